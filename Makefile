@@ -28,7 +28,7 @@ timed() { \
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-all parts check docs dist pictures bench chaos range soak protections lock clean
+.PHONY: help up test test-all parts check docs dist pictures bench chaos simulate range soak protections lock clean
 
 help: ## Show the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -73,6 +73,9 @@ soak: $(VENV)/.tests ## Check that Redis does not grow over 10 000 iterations; A
 
 chaos: $(VENV)/.tests ## Kill, stop and disconnect processes under load for half an hour; ARGS="--minutes 5".
 	@exec $(VENV)/bin/python tests/faults/chaos.py $(ARGS)
+
+simulate: $(VENV)/.tests ## Run the protocol in virtual time through random schedules for MINUTES=5; SEED=effect:17 repeats one.
+	@cd tests && PYTHONHASHSEED=0 PYTHONPATH=.:kits exec ../$(VENV)/bin/python -m simulation $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 
 range: $(VENV)/.tests ## Break real services and see what is decided, verified and undone; ARGS="--rounds 1".
 	@exec $(VENV)/bin/python tests/range/run.py $(ARGS)

@@ -1,0 +1,226 @@
+"""The surroundings of the shipped code in a world: time, chance, threads, broker, connections."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from functools import partial
+from threading import get_ident
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+from celery import Celery
+from celery.beat import ScheduleEntry
+from celery.exceptions import Ignore
+from greenlet import getcurrent
+
+from boyd import Agent
+from boyd.messaging.celery_app import FOLLOWS, JOB, TASKS
+from boyd.messaging.dispatcher import BatchHint
+from boyd.models import Phase
+from boyd.phases import time_limit
+from boyd.runtime import leases
+from boyd.settings.process_settings import Settings, WorkerSettings
+from boyd.text import queues
+from boyd_worker import agent_host, beat, maintenance, worker
+from simulation.world import Message, Process, Task, World
+
+#: Threads of a worker that take messages.
+CONCURRENCY = 2
+
+
+class _Event:
+    """`threading.Event` in a world."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._flag = False
+        self._waiters: list[Task] = []
+
+    def is_set(self) -> bool:
+        return self._flag
+
+    def set(self) -> None:
+        self._flag = True
+        self._world.wake(self._waiters)
+
+    def clear(self) -> None:
+        self._flag = False
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if not self._flag and timeout is None:
+            self._world.block(self._waiters)
+        elif not self._flag:
+            assert timeout is not None
+            self._world.sleep(timeout)
+        return self._flag
+
+
+class _Thread:
+    """`threading.Thread` in a world: a task of the process that starts it."""
+
+    def __init__(self, world: World, target: Callable[[], None], **_: Any) -> None:
+        self._world = world
+        self._target = target
+
+    def start(self) -> None:
+        self._world.spawn(self._target)
+
+
+class SimulatedDispatcher:
+    """Implements `Dispatcher` with the messages of a world."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def send(
+        self, agent_id: str, iteration: int, epoch: int, phase: Phase, queue: str | None = None
+    ) -> None:
+        """Send the chain of phases that begins with *phase*."""
+        usual = queues.ACT if phase == "act" else queues.LOOP
+        following = FOLLOWS.get(phase)
+        ids = (agent_id, iteration, epoch)
+        then = following and Message(queues.full_name(queues.LOOP, agent_id), TASKS[following], ids)
+        name = queues.full_name(queue or usual, agent_id)
+        self._world.send(Message(name, TASKS[phase], ids, then))
+
+    def fan_out(self, agent_id: str, iteration: int, batches: Sequence[BatchHint]) -> None:
+        """Send a message for each batch."""
+        for hint in batches:
+            name = queues.full_name(hint.queue, agent_id)
+            args = (agent_id, iteration, hint.batch, hint.attempt)
+            self._world.send(Message(name, TASKS["observe"], args))
+
+    def job(self, agent_id: str, name: str, attempt: int, queue: str | None) -> None:
+        """Send the message of a job."""
+        where = queues.full_name(queue or queues.ACT, agent_id)
+        self._world.send(Message(where, JOB, (agent_id, name, attempt)))
+
+
+class _Tasks:
+    """A Celery app as `boyd_worker.worker.register` and beat need it: it keeps the functions."""
+
+    def __init__(self) -> None:
+        self.functions: dict[str, Callable[..., None]] = {}
+
+    def task(self, function: Callable[..., None], name: str, shared: bool) -> None:
+        self.functions[name] = function
+
+
+def start_worker(world: World, consumes: Sequence[str], process: Process) -> None:
+    """Run what `boyd worker` runs for those queues, with its consumers as tasks."""
+    host = agent_host.AgentHost(_settings(process), "worker", consumes)
+    host.prepare()
+    app = _Tasks()
+    worker.register(app, host.engines)
+    maintenance.Maintenance(host).start()
+    names = frozenset(
+        queues.full_name(queue, agent_id) for agent_id in host.agents for queue in host.queues
+    )
+    for _ in range(CONCURRENCY):
+        world.spawn(partial(_consume, world, app.functions, names))
+
+
+def _consume(
+    world: World, functions: dict[str, Callable[..., None]], names: frozenset[str]
+) -> None:
+    while True:
+        message = world.receive(names)
+        try:
+            functions[message.name](*message.args)
+        except Ignore:
+            continue  # ends the chain
+        except Exception as error:  # noqa: BLE001 - Celery logs it; here it is a finding
+            world.problems.append(f"{message.name} {message.args} raised {error!r}")
+            continue
+        if message.then is not None:
+            world.send(message.then)
+
+
+def start_beat(world: World, process: Process) -> None:
+    """Run what `boyd beat` runs, with a task for each entry of its schedule."""
+    host = agent_host.AgentHost(_settings(process), "beat")
+    host.prepare()
+    maintenance.Maintenance(host).start()
+    scheduler = beat.SlotScheduler(host.app, lazy=True)
+    for entry in beat._schedule(host).values():
+        world.spawn(partial(_tick, world, scheduler, entry))
+
+
+def _tick(world: World, scheduler: beat.SlotScheduler, entry: ScheduleEntry) -> None:
+    while True:
+        due, wait = entry.schedule.is_due(None)
+        if due:
+            scheduler.apply_async(entry)
+        world.sleep(wait)
+
+
+def _settings(process: Process) -> Settings:
+    return _BASE.model_copy(update={"worker": WorkerSettings(host=process.name)})
+
+
+_BASE = Settings(redis_url="redis://simulated", agents=("simulated",))
+
+
+@contextmanager
+def surround(world: World, agent: Agent) -> Iterator[None]:
+    """Put a world around the shipped code."""
+    # No task holds a lock when it gives up control.
+    threads = SimpleNamespace(
+        Thread=partial(_Thread, world), Event=partial(_Event, world), Lock=nullcontext
+    )
+    product = random.Random(world.random.getrandbits(64))
+
+    def call(function: Callable[[], Any], timeout: float) -> Any:
+        return function()
+
+    def call_all(calls: Sequence[time_limit.TimedCall], width: int = 64) -> Any:
+        return time_limit.call_in_turn(calls)
+
+    def now() -> float:
+        return world.now
+
+    def uuid4() -> uuid.UUID:
+        return uuid.UUID(int=product.getrandbits(128), version=4)
+
+    substitutes: list[tuple[Any, str, Any]] = [
+        *_in_this_thread(time, time=now, monotonic=now, perf_counter=now, sleep=world.sleep),
+        *_in_this_thread(random, uniform=product.uniform),
+        *_in_this_thread(uuid, uuid4=uuid4),
+        (time_limit, "call", call),
+        (time_limit, "call_all", call_all),
+        (leases, "threading", threads),
+        (maintenance, "threading", threads),
+        (agent_host, "os", SimpleNamespace(getpid=lambda: getcurrent().process.pid)),
+        (agent_host, "machine", lambda: None),
+        (agent_host, "load_agents", lambda *_: {agent.id: agent}),
+        (agent_host, "connect", lambda *_: world.client()),
+        (agent_host, "make_app", lambda *_: Celery(set_as_current=False)),
+        (agent_host, "CeleryDispatcher", lambda *_: SimulatedDispatcher(world)),
+    ]
+    with ExitStack() as stack:
+        stack.callback(logging.disable, logging.root.manager.disable)
+        logging.disable(logging.CRITICAL)
+        for place, name, value in substitutes:
+            stack.enter_context(patch.object(place, name, value))
+        yield
+
+
+def _in_this_thread(module: Any, **functions: Callable[..., Any]) -> Iterator[tuple[Any, str, Any]]:
+    """Substitutes for functions of a module; threads that other tests have left keep the real ones.
+
+    Yields:
+        The module, the name of a function, and what takes its place.
+    """
+    thread = get_ident()
+
+    def choose(real: Callable[..., Any], simulated: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *args: (simulated if get_ident() == thread else real)(*args)
+
+    for name, simulated in functions.items():
+        yield module, name, choose(getattr(module, name), simulated)

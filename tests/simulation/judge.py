@@ -1,0 +1,218 @@
+"""Judges a world by its effects and by what clients were told, without its state.
+
+Each violation is a sentence.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from boyd.models import ActionResult
+from simulation.scenarios import INTERVAL
+from simulation.world import BEGIN, OF_MESSAGES, OF_PROCESSES, Answer, World
+
+#: Seconds within which an action whose only worker has crashed is reported.
+REPORT = 20.0
+#: Seconds by which the answer of Redis may come after its clock has decided.
+MARGIN = 0.05
+
+
+class Judge:
+    """Compares what was done with what clients were told."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._begins = Counter(e.execution for e in world.effects if e.kind == "begin")
+        self._ends = Counter(e.execution for e in world.effects if e.kind == "end")
+        self._kinds = {fault.kind for _, _, fault in world.past}
+        self._answers: defaultdict[str, list[tuple[str, Answer]]] = defaultdict(list)
+        for answer in world.answers:
+            kind, _, about = answer.about.partition(" ")
+            self._answers[kind].append((about, answer))
+
+    def violations(self) -> list[str]:
+        """Everything that must not be."""
+        return [
+            *self.world.problems,
+            *self._repetitions(),
+            *self._results(),
+            *self._records(),
+            *self._changes(),
+            *self._approvals(),
+            *self._votes(),
+            *self._overlaps(),
+            *self._cancellations(),
+            *self._holds(),
+            *self._freezes(),
+            *self._slots(),
+            *self._late_reports(),
+        ]
+
+    def _repetitions(self) -> Iterator[str]:
+        for execution, times in self._begins.items():
+            if times > 1:
+                yield f"{execution} was executed {times} times"
+        if self._kinds <= OF_MESSAGES:
+            calls = Counter(e.execution for e in self.world.effects if e.kind == "call")
+            for call, times in calls.items():
+                if times > 1:
+                    yield f"{call} was called {times} times because of a message"
+
+    def _results(self) -> Iterator[str]:
+        """Results have to agree with the effects."""
+        for execution, answer in self._answers["result"]:
+            if execution == _KNOCK:
+                continue
+            times, ends = self._begins[execution], self._ends[execution]
+            result = answer.value
+            state = result.state if isinstance(result, ActionResult) else "never executed"
+            if state == "unknown" and not self._kinds & OF_PROCESSES:
+                yield f"the outcome of {execution} is unknown, although no process failed"
+            elif state == "succeeded" and (times, ends) != (1, 1) and not _waits(result):
+                yield f"{execution} succeeded, they say, and was executed {times} times"
+            elif times and (state in ("failed", "never executed") or _waits(result)):
+                yield f"{execution} {state}, they say, and was executed {times} times"
+
+    def _records(self) -> Iterator[str]:
+        """The record of an iteration has the decision that was executed."""
+        ways = {e.execution: e.target for e in self.world.effects if e.kind == "way"}
+        for execution, answer in self._answers["way"]:
+            if ways.get(execution, answer.value) != answer.value:
+                yield f"{execution} was executed otherwise than its record says"
+
+    def _changes(self) -> Iterator[str]:
+        """An answer that was given once does not change."""
+        for kind in ("result", "status", "verdict", "run"):
+            first: dict[str, Any] = {}
+            for about, answer in self._answers[kind]:
+                if first.setdefault(about, answer.value) != answer.value:
+                    values = [getattr(v, "state", v) for v in (first[about], answer.value)]
+                    yield f"{kind} {about} was {values[0]}, and then {values[1]}"
+
+    def _approvals(self) -> Iterator[str]:
+        deadlines = {about: answer.value for about, answer in self._answers["deadline"]}
+        accepted: defaultdict[str, set[str]] = defaultdict(set)
+        for verdict in ("approved", "denied", "withdrawn"):
+            for approval, answer in self._answers[verdict]:
+                if answer.value == verdict:
+                    accepted[approval].add(verdict)
+        for approval, verdicts in accepted.items():
+            if len(verdicts) > 1:
+                yield f"approval {approval} was {' and '.join(sorted(verdicts))}"
+            if "approved" not in verdicts and self._begins[f"approval:{approval}"]:
+                yield f"approval {approval} was {min(verdicts)}, and its action executed"
+        for approval, answer in self._answers["status"]:
+            status, _ = answer.value
+            if accepted[approval] - {status}:
+                yield f"approval {approval} was {min(accepted[approval])}, and is {status}"
+            yield from self._answers_too_late(approval, status, deadlines.get(approval))
+
+    def _answers_too_late(
+        self, approval: str, status: str, deadline: float | None
+    ) -> Iterator[str]:
+        """An item that was only answered after its deadline has expired."""
+        asks = [
+            answer.at
+            for about, answer in self._answers["asks"]
+            if about == f"{status} {approval}" or (status, about) == ("withdrawn", "cancel")
+        ]
+        if deadline is not None and asks and min(asks) > deadline + MARGIN:
+            yield f"approval {approval} was {status} after its deadline"
+
+    def _votes(self) -> Iterator[str]:
+        """An item that needs two approvals has them of two principals."""
+        if self.world.agent.settings.approvals.required.min_approvals < 2:
+            return
+        for approval, answer in self._answers["approved"]:
+            principals = {
+                ask.value
+                for about, ask in self._answers["asks"]
+                if about == f"approved {approval}" and ask.at <= answer.at
+            }
+            if answer.value == "approved" and len(principals) < 2:
+                yield f"approval {approval} was approved by {', '.join(principals)} alone"
+
+    def _overlaps(self) -> Iterator[str]:
+        """An execution whose outcome is known is alone on its target until its verdict."""
+        unknown = {
+            about
+            for about, answer in self._answers["result"]
+            if isinstance(answer.value, ActionResult) and answer.value.unknown
+        }
+        if self._kinds & OF_PROCESSES and unknown:
+            return
+        busy: dict[str, str] = {}
+        verified = {e.target for e in self.world.effects if e.kind == "look"}
+        for effect in self.world.effects:
+            other = busy.get(effect.target)
+            undoes = effect.execution == f"rollback:{other}"
+            if effect.kind == "begin" and other is not None and not undoes:
+                yield f"{effect.execution} began while {other} was in flight"
+                return
+            if effect.kind == "begin":
+                busy[effect.target] = effect.execution
+            over = effect.kind == "end" and (
+                effect.target not in verified or effect.execution.startswith("rollback:")
+            )
+            if over or effect.execution == "effective":
+                busy.pop(effect.target, None)
+
+    def _cancellations(self) -> Iterator[str]:
+        for id, answer in self._answers["call-cancel"]:
+            if answer.value == "cancelled" and self._begins[f"call:{id}"]:
+                yield f"call {id} was cancelled, and executed"
+        for _, answer in self._answers["cancel"]:
+            if answer.value == "cancelled":
+                yield from self._begins_between(answer, None, "cancelled")
+
+    def _holds(self) -> Iterator[str]:
+        for _, answer in self._answers["verdict"]:
+            if answer.value == "worse":
+                yield from self._begins_between(answer, None, "held", "loop:")
+
+    def _freezes(self) -> Iterator[str]:
+        lifted = [answer for _, answer in self._answers["lifts"]]
+        for _, answer in self._answers["frozen"]:
+            yield from self._begins_between(answer, lifted[0] if lifted else None, "frozen")
+
+    def _begins_between(
+        self, answer: Answer, end: Answer | None, state: str, prefix: str = ""
+    ) -> Iterator[str]:
+        until = end.at if end is not None else float("inf")
+        for effect in self.world.effects:
+            begins = effect.kind == "begin" and effect.execution.startswith(prefix)
+            if begins and answer.at < effect.at < until:
+                yield f"{effect.execution} began after {answer.client} was told that it is {state}"
+
+    def _slots(self) -> Iterator[str]:
+        slots = Counter(
+            int(answer.value[1] // INTERVAL)
+            for _, answer in self._answers["iteration"]
+            if answer.value[0] == "beat"
+        )
+        for slot, times in slots.items():
+            if times > 1:
+                yield f"beats started {times} iterations at {slot * INTERVAL - BEGIN:g} s"
+
+    def _late_reports(self) -> Iterator[str]:
+        """An action whose worker crashes in it is reported, although nobody else can execute it."""
+        if [fault.kind for _, _, fault in self.world.past] != ["crash before"]:
+            return
+        [(crash, process, _)] = self.world.past
+        for effect in self.world.effects:
+            if effect.kind != "begin" or effect.process != process or effect.execution == _KNOCK:
+                continue
+            reports = [a.at for about, a in self._answers["result"] if about == effect.execution]
+            if not self._ends[effect.execution] and min(reports, default=0) > crash + REPORT:
+                late = min(reports) - crash
+                yield f"{effect.execution} lost its worker, which is reported after {late:.0f} s"
+
+
+_KNOCK = "call of knock"
+
+
+def _waits(result: Any) -> bool:
+    """Report whether an action waits for an approval, or only that is its success."""
+    return isinstance(result, ActionResult) and result.waits_for is not None

@@ -1,0 +1,512 @@
+"""Scenarios: an agent, its processes, and clients that want something at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from boyd import (
+    Agent,
+    Context,
+    Decision,
+    EffectVerdict,
+    Observation,
+    Plugin,
+    action,
+    endpoint,
+    naming,
+    observer,
+    strategy,
+)
+from boyd.errors import RollbackRefused, StoreError
+from boyd.models import (
+    Actor,
+    ApprovalItem,
+    CallRequest,
+    EffectName,
+    EndpointRequest,
+    JsonObject,
+    RunRequest,
+)
+from boyd.models.actor import GroupRights
+from boyd.runtime import Launcher, Resolver
+from boyd.runtime.engine import retention_of
+from boyd.store import AgentStore, Store, Verdict
+from boyd.text import queues
+from simulation.edges import SimulatedDispatcher, start_beat, start_worker
+from simulation.world import EffectKind, World
+
+_T = TypeVar("_T")
+#: Seconds that an action takes; some outlast a lease.
+DURATIONS = (0.0, 0.05, 0.3, 4.0)
+#: The verdicts on what an action has done.
+EFFECTS: tuple[EffectName, ...] = ("effective", "worse")
+#: Seconds of a slot in which beats start one iteration.
+INTERVAL = 4.0
+
+
+class Outside:
+    """The world outside, as functions of plugins reach it."""
+
+    world: World
+
+    def work(self, execution: str | None, target: str) -> None:
+        """Do something that takes a moment."""
+        self.note("begin", str(execution), target)
+        self.world.sleep(self.world.random.choice(DURATIONS))
+        self.note("end", str(execution), target)
+
+    def note(self, kind: EffectKind, execution: str, target: str = "") -> None:
+        """Do something that takes no time."""
+        self.world.effect(kind, execution, target)
+
+
+OUTSIDE = Outside()
+
+
+class Asking(Plugin):
+    """Proposes to write."""
+
+    id = "asking"
+
+    @strategy()
+    def propose(self, ctx: Context) -> Decision:
+        """Always write."""
+        OUTSIDE.note("call", f"strategy of {ctx.iteration}")
+        return Decision(action="asking:write", rationale="it is time", confidence=1)
+
+    @action(autonomy="approval-required", timeout=20)
+    def write(self, params: Any, ctx: Context) -> str:
+        """Write."""
+        OUTSIDE.work(ctx.execution_id, "paper")
+        return "written"
+
+
+class Way(BaseModel):
+    """The params of a restart; a person needs none."""
+
+    way: int = 0
+
+
+class Restarting(Plugin):
+    """Restarts something by itself, and undoes that if it has made things worse."""
+
+    id = "restarting"
+
+    @strategy()
+    def decide(self, ctx: Context) -> Decision:
+        """Always restart, each time in another way."""
+        OUTSIDE.note("call", f"strategy of {ctx.iteration}")
+        way: JsonObject = {"way": OUTSIDE.world.random.getrandbits(32)}
+        return Decision(
+            action="restarting:restart", params=way, rationale="it is time", confidence=1
+        )
+
+    @action(timeout=20)
+    def restart(self, params: Way, ctx: Context) -> str:
+        """Restart."""
+        OUTSIDE.note("way", str(ctx.execution_id), str(params.way))
+        OUTSIDE.work(ctx.execution_id, "service")
+        return "restarted"
+
+    @restart.rollback
+    def _stop(self, result: Any, ctx: Context) -> str:
+        OUTSIDE.work(ctx.execution_id, "service")
+        return "stopped"
+
+    @restart.verify(within=4, every=1, before=False)
+    def _look(self, params: Any) -> EffectVerdict:
+        verdict = OUTSIDE.world.random.choice(EFFECTS)
+        OUTSIDE.note("look", verdict, "service")
+        return EffectVerdict(verdict=verdict, evidence="it was looked at")
+
+    @endpoint("POST", "/knock")
+    def knock(self) -> str:
+        """Answer somebody who knocks."""
+        OUTSIDE.note("begin", "call of knock", "door")
+        return "who is there?"
+
+
+class Ticking(Plugin):
+    """Observes two things in batches of their own, and does nothing."""
+
+    id = "ticking"
+
+    @observer(queue="act")
+    def first(self, ctx: Context) -> Observation:
+        """Observe something that takes a moment."""
+        OUTSIDE.note("call", f"first observer of {ctx.iteration}")
+        OUTSIDE.world.sleep(0.2)
+        return Observation(source="a", type="state", data={})
+
+    @observer()
+    def second(self, ctx: Context) -> Observation:
+        """Observe something else."""
+        OUTSIDE.note("call", f"second observer of {ctx.iteration}")
+        return Observation(source="b", type="state", data={})
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Processes, and clients that do something to their agent.
+
+    Attributes:
+        agents: one of which the seed chooses.
+        clients: starts them.
+        beats: the number of beats.
+    """
+
+    name: str
+    agents: Callable[[], tuple[Agent, ...]]
+    clients: Callable[[World, Agent], None]
+    beats: int = 1
+
+    def populate(self, world: World, agent: Agent) -> None:
+        """Start the processes and clients; in some worlds only one worker executes actions."""
+        OUTSIDE.world = world
+        second = world.random.choice((queues.DEFAULT, (queues.LOOP,)))
+        world.add("worker-1", partial(start_worker, world, queues.DEFAULT))
+        world.add("worker-2", partial(start_worker, world, second))
+        for number in range(1, self.beats + 1):
+            world.add(f"beat-{number}", partial(start_beat, world))
+        self.clients(world, agent)
+
+
+class Client:
+    """A client in a world: it repeats what was not answered, as clients of the API do."""
+
+    def __init__(self, world: World, agent: Agent, name: str, principal: str = "") -> None:
+        self.world = world
+        self.name = name
+        self.retention = retention_of(agent)
+        self.actor = Actor(principal=principal or name, person=True)
+        self.deployment = Store(world.client(), name)
+        self.store: AgentStore = self.deployment.agent(agent.id)
+        dispatcher = SimulatedDispatcher(world)
+        self.launcher = Launcher(self.store, dispatcher, agent.settings.mode)
+        self.resolver = Resolver(self.store, dispatcher, self.retention, rights=GroupRights())
+
+    def start(self, work: Callable[[Client], None]) -> None:
+        """Do that in a task of its own."""
+        self.world.add_client(self.name, partial(work, self))
+
+    def hesitate(self, most: float) -> None:
+        """Wait for up to that many seconds, often not at all."""
+        self.world.sleep(max(0.0, self.world.random.uniform(-most, most)))
+
+    def insist(self, ask: Callable[[], _T]) -> _T:
+        """Ask until there is an answer."""
+        while True:
+            try:
+                return ask()
+            except StoreError:
+                self.world.sleep(0.3)
+
+    def poll(self, look: Callable[[], _T | None], every: float = 1.0) -> _T:
+        """Look until there is something."""
+        while (value := self.insist(look)) is None:
+            self.world.sleep(every * self.world.random.uniform(0.5, 1.5))
+        return value
+
+    def tell(self, about: str, value: Any) -> None:
+        """Record an answer."""
+        self.world.answer(self.name, about, value)
+
+    def watch(self, about: str, look: Callable[[], Any]) -> Any:
+        """Look until there is something, and once more at the end of the world."""
+        value = self.poll(look)
+        self.tell(about, value)
+        self.world.questions.append((about, look))
+        return value
+
+    def watch_execution(self, execution: str, look: Callable[[], Any]) -> Any:
+        """Watch the result of an execution, and the entry of the ledger."""
+        result = self.watch(f"result {execution}", look)
+        self.world.questions.append(
+            (f"result {execution}", lambda: self.store.executions.find(execution) or result)
+        )
+        return result
+
+
+# An approval, and everything that may become of it.
+
+RUN = "00000000-0000-4000-8000-000000000001"
+VERDICTS: tuple[Verdict, ...] = ("approved", "approved", "approved", "denied", "withdrawn")
+
+
+@cache
+def _asking_agents() -> tuple[Agent, ...]:
+    two = {"required": {"min_approvals": 2}}
+    return tuple(
+        Agent("sim", plugins=[Asking()], approvals=settings)
+        for settings in ({}, {}, {"ttl": 6.0}, two)
+    )
+
+
+def _approval_clients(world: World, agent: Agent) -> None:
+    def respond(client: Client) -> None:
+        item = client.poll(partial(_first_approval, client))
+        if not isinstance(item, ApprovalItem):
+            return
+        left, late = 0.0, world.random.random() < 0.6
+        devices = ["ann", "bob", "tablet of ann"]
+        if agent.settings.approvals.required.min_approvals > 1:
+            # Where nobody else completes it, it is withdrawn at last.
+            Client(world, agent, "eve").start(partial(_respond, "withdrawn", item.id, 12.0))
+        elif world.random.random() < 0.7:
+            devices.pop()
+        if item.expires_at is not None and agent.settings.approvals.ttl < 60:
+            left = item.expires_at.timestamp() - world.now
+        for name in devices:
+            verdict = world.random.choice(VERDICTS) if name == "bob" else "approved"
+            at = max(0.0, left * late + world.random.uniform(-0.5, 0.7))
+            responder = Client(world, agent, name, name.rpartition(" ")[2])
+            responder.start(partial(_respond, verdict, item.id, at))
+        if world.random.random() < 0.5:
+            Client(world, agent, "carol").start(_freeze)
+        if world.random.random() < 0.4:
+            at = (left or 2.0) + world.random.uniform(-0.3, 0.6)
+            Client(world, agent, "dave").start(partial(_cancel_run, at))
+
+    Client(world, agent, "client").start(_submit)
+    Client(world, agent, "phone").start(respond)
+
+
+def _submit(client: Client) -> None:
+    request = RunRequest(title="write", description="something")
+    client.insist(lambda: client.launcher.submit_run(request, client.actor, RUN))
+    client.watch(f"run {RUN}", partial(_end_of_run, client))
+
+
+def _end_of_run(client: Client) -> str | None:
+    run = client.store.runs.get(RUN)
+    return run.status if run and run.status not in ("pending", "investigating") else None
+
+
+def _first_approval(client: Client) -> ApprovalItem | str | None:
+    """The item of the run, or how that ended without one."""
+    pending = client.store.approvals.page(50).pending
+    return pending[0] if pending else _end_of_run(client)
+
+
+def _respond(verdict: Verdict, approval: str, at: float, client: Client) -> None:
+    """Answer at that time after it was requested, and wait for what becomes of it."""
+    client.world.sleep(at)
+    client.tell(f"asks {verdict} {approval}", client.actor.principal)
+
+    def respond() -> str | None:
+        answer = client.resolver.answer(
+            approval, verdict, client.actor, request=f"request of {client.name}"
+        )
+        if answer.item is not None and answer.item.expires_at is not None:
+            client.tell(f"deadline {approval}", answer.item.expires_at.timestamp())
+        return None if answer.outcome == "frozen" else str(answer.outcome)
+
+    client.tell(f"{verdict} {approval}", client.poll(respond))
+
+    def end_of_item() -> ApprovalItem | None:
+        item = client.store.approvals.get(approval)
+        is_over = item and item.status != "pending" and (item.status != "approved" or item.result)
+        return item if is_over else None
+
+    def status() -> Any:
+        item = end_of_item()
+        return item and (item.status, item.acted_by)
+
+    def result() -> Any:
+        item = end_of_item()
+        return item and (item.result or "never executed")
+
+    client.watch(f"status {approval}", status)
+    client.watch_execution(f"approval:{approval}", result)
+
+
+def _cancel_run(at: float, client: Client) -> None:
+    client.world.sleep(at)
+    client.tell("asks cancel", RUN)
+
+    def cancel() -> str:
+        status = client.store.runs.cancel(RUN, client.actor, client.retention, "enough", "once")
+        return status or "cancelled"
+
+    client.tell(f"cancel {RUN}", client.insist(cancel))
+
+
+def _freeze(client: Client) -> None:
+    """Freeze the agent or the deployment, and lift that later."""
+    freezes, agent_id = client.deployment.freezes, client.store.agent_id
+    scope = client.world.random.choice((agent_id, None))
+    client.world.sleep(client.world.random.choice((0.01, 0.5, 1.5, 3.0)))
+    client.poll(lambda: None if freezes.freeze("stop", scope, client.actor) else True)
+    client.tell("frozen", agent_id)
+    client.world.sleep(client.world.random.choice((1.0, 6.0, 6.0)))
+    client.tell("lifts", agent_id)
+    client.insist(lambda: freezes.lift(scope, client.actor))
+
+
+# An action that runs alone, its verification, and people who undo it or order it by hand.
+
+
+@cache
+def _restarting_agents() -> tuple[Agent, ...]:
+    return (Agent("sim", plugins=[Restarting()]),)
+
+
+def _effect_clients(world: World, agent: Agent) -> None:
+    def undo(execution: str) -> None:
+        for name in ("ann", "bob")[: world.random.choice((0, 1, 2, 2))]:
+            Client(world, agent, name).start(partial(_undo, execution))
+
+    Client(world, agent, "client-1").start(partial(_iterate, 2, undo))
+    Client(world, agent, "client-2").start(partial(_iterate, 1, lambda _: None))
+
+
+def _iterate(times: int, then: Callable[[str], None], client: Client) -> None:
+    for number in range(times):
+        client.hesitate(2.0)
+        request = f"{client.name} {number}"
+        iteration = client.insist(
+            lambda: client.launcher.trigger("client", client.actor, request).iteration  # noqa: B023
+        )
+
+        def result(iteration: int = iteration) -> Any:
+            outcome = client.store.history.get(iteration)
+            return outcome and [*outcome.action_results, "never executed"][0]
+
+        outcome = client.poll(lambda: client.store.history.get(iteration))  # noqa: B023
+        execution = naming.iteration_execution(outcome.id.partition(":")[2])
+        decision = outcome.decision
+        client.tell(f"way {execution}", decision and str(decision.params.get("way")))
+        if client.watch_execution(execution, result) != "never executed":
+            then(execution)
+            client.watch(f"verdict {execution}", partial(_verdict, client, execution))
+
+
+def _verdict(client: Client, execution: str) -> str | None:
+    entry = client.store.executions.get(execution)
+    if entry is None or entry.verification is None:
+        return "none"
+    return entry.verification.verdict
+
+
+def _call(client: Client, execution: str, request: CallRequest) -> None:
+    """Have a worker do something, and wait for what comes of it."""
+    id = naming.parts(execution)[1] if execution.startswith("call:") else None
+    try:
+        call_id = client.insist(lambda: client.launcher.call(request, None, id))
+    except RollbackRefused:
+        return  # somebody has done it
+
+    def result() -> Any:
+        call = client.store.calls.get(call_id)
+        if call is None or call.execution is None or call.execution.state in ("queued", "running"):
+            return None
+        return call.result or call.reply or "never executed"
+
+    client.watch_execution(execution, result)
+
+
+def _undo(execution: str, client: Client) -> None:
+    client.hesitate(4.0)
+    request = CallRequest(
+        kind="rollback", action="restarting:restart", undoes=execution, actor=client.actor
+    )
+    _call(client, naming.rollback(execution), request)
+
+
+# One action that the loop, a person and an approval want on one target.
+
+
+def _proposer_clients(world: World, agent: Agent) -> None:
+    Client(world, agent, "loop").start(partial(_iterate, 1, lambda _: None))
+    for number, name in enumerate(("hand", "assistant")):
+        request = CallRequest(
+            kind="execute",
+            action="restarting:restart",
+            requires_approval=name == "assistant",
+            actor=Actor(principal=name, person=True),
+        )
+        id = f"00000000-0000-4000-8000-00000000001{number}"
+        Client(world, agent, name).start(partial(_order, id, request))
+    Client(world, agent, "approver").start(_approve_all)
+    Client(world, agent, "guest").start(_knock)
+
+
+def _order(id: str, request: CallRequest, client: Client) -> None:
+    client.hesitate(2.0)
+    if client.world.random.random() < 0.5:
+        client.start(partial(_cancel_call, id))
+    _call(client, naming.call(id), request)
+
+
+def _knock(client: Client) -> None:
+    client.hesitate(2.0)
+    call = CallRequest(
+        kind="endpoint",
+        action="restarting:knock",
+        endpoint=EndpointRequest(method="POST", actor=client.actor),
+        actor=client.actor,
+    )
+    _call(client, "call:00000000-0000-4000-8000-000000000020", call)
+
+
+def _cancel_call(id: str, client: Client) -> None:
+    call = client.poll(lambda: client.store.calls.get(id), every=0.01)
+    client.world.sleep(client.world.random.choice((0.0, 0.0, 0.01, 1.0, 4.0)))
+    approval = client.store.approvals.id_for(naming.call(id))
+    cancellation = client.insist(lambda: client.store.calls.cancel(call, approval, client.actor))
+    client.tell(f"call-cancel {id}", cancellation.outcome)
+
+
+def _approve_all(client: Client) -> None:
+    for _ in range(20):
+        for item in client.insist(lambda: client.store.approvals.page(50).pending):
+            client.insist(
+                lambda: client.resolver.answer(item.id, "approved", client.actor)  # noqa: B023
+            )
+            _await_item(client, item.id)
+        client.world.sleep(1.0)
+
+
+def _await_item(client: Client, approval: str) -> None:
+    def result() -> Any:
+        item = client.store.approvals.get(approval)
+        return item and item.status != "pending" and (item.result or None)
+
+    client.watch_execution(f"approval:{approval}", result)
+
+
+# Beats that start iterations by the clock.
+
+
+@cache
+def _ticking_agents() -> tuple[Agent, ...]:
+    return (Agent("sim", mode="continuous", loop_interval=INTERVAL, plugins=[Ticking()]),)
+
+
+def _slot_clients(world: World, agent: Agent) -> None:
+    Client(world, agent, "client").start(_wait_for_slots)
+
+
+def _wait_for_slots(client: Client) -> None:
+    client.world.sleep(4 * INTERVAL)
+    last = client.insist(client.store.loop_control.iteration)
+    client.poll(lambda: client.store.history.get(last + 1))
+    for number in range(1, last + 2):
+        result = client.poll(lambda: client.store.history.get(number))  # noqa: B023
+        client.tell(f"iteration {number}", (result.trigger, result.started_at.timestamp()))
+
+
+SCENARIOS = {
+    scenario.name: scenario
+    for scenario in (
+        Scenario("approval", _asking_agents, _approval_clients),
+        Scenario("effect", _restarting_agents, _effect_clients),
+        Scenario("proposers", _restarting_agents, _proposer_clients),
+        Scenario("slots", _ticking_agents, _slot_clients, beats=2),
+    )
+}

@@ -1,0 +1,128 @@
+"""Some schedules of the whole protocol, and what the simulator itself promises."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+import redis
+
+from boyd.store import Store
+from boyd.store.server.connection import Client
+from simulation.judge import Judge
+from simulation.scenarios import SCENARIOS
+from simulation.simulate import run, shrink
+from simulation.store import SimulatedClient, SimulatedRedis
+from simulation.world import Fault
+
+#: Schedules of each scenario: about a second of processor time.
+SCHEDULES = 10
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_no_schedule_violates_an_invariant(name: str) -> None:
+    outcomes = [run(SCENARIOS[name], seed) for seed in range(SCHEDULES)]
+
+    assert [(f"{name}:{o.seed}", o.violations) for o in outcomes if o.violations] == []
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_seed_gives_the_same_timeline_again(name: str) -> None:
+    assert run(SCENARIOS[name], 5) == run(SCENARIOS[name], 5)
+
+
+def test_the_timeline_shows_the_faults_of_a_schedule() -> None:
+    crash = Fault("crash after", "claim_execution", 1, 5.0)
+    outcome = run(SCENARIOS["effect"], 1, [crash])
+
+    assert outcome.violations == ()
+    assert [line for line in outcome.timeline if f"*** {crash}" in line]
+
+
+def test_a_schedule_is_shrunk_to_the_faults_that_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    guilty = Fault("crash before", "leave_start", 1, 1.0)
+    innocent = [Fault("drop", "boyd.decide", 1), Fault("lose answer", "claim_execution", 1)]
+
+    def violations(judge: Judge) -> list[str]:
+        return [text for _, _, text in judge.world.timeline if "crash before" in text]
+
+    monkeypatch.setattr(Judge, "violations", violations)
+    outcome = run(SCENARIOS["effect"], 1, [innocent[0], guilty, innocent[1]])
+
+    assert shrink(SCENARIOS["effect"], outcome).faults == (guilty,)
+
+
+#: Commands with arguments to choose from; `k` is a key of the kind that the command takes.
+COMMANDS: dict[str, list[str]] = {
+    "hash": [
+        "HSET k {f} {v}",
+        "HSET k {f} {v} {g} {v}",
+        "HSETNX k {f} {v}",
+        "HGET k {f}",
+        "HMGET k {f} {g}",
+        "HDEL k {f} {g}",
+        "HEXISTS k {f}",
+        "HINCRBY k count {n}",
+        "HLEN k",
+    ],
+    "zset": [
+        "ZADD k {n} {f}",
+        "ZADD k XX {n} {f}",
+        "ZADD k {n}.5 {f} {n} {g}",
+        "ZREM k {f}",
+        "ZSCORE k {f}",
+        "ZCARD k",
+        "ZCOUNT k -inf ({n}",
+        "ZRANGE k 0 -1",
+        "ZRANGE k -2 -1",
+        "ZRANGE k {n} -inf BYSCORE REV LIMIT 0 2",
+        "ZREVRANGE k 0 1",
+        "ZRANGEBYSCORE k ({n} +inf LIMIT 0 2",
+        "ZREMRANGEBYSCORE k -inf ({n}",
+    ],
+    "string": ["SET k {v}", "SET k {v} NX", "SET k {v} PX 100000", "GET k", "TYPE k"],
+    "set": ["SADD k {f} {g}", "SREM k {f}", "SCARD k"],
+    "stream": [
+        "XADD k {i}-1 {f} {v}",
+        "XADD k MAXLEN = 3 {i}-2 {f} {v}",
+        "XLEN k",
+        "XRANGE k - +",
+        "XRANGE k ({n} + COUNT 2",
+        "XREVRANGE k + {n}",
+        "XDEL k {n}-1",
+        "XTRIM k MINID {n}",
+    ],
+}
+
+
+def _sequence(kind: str, seed: int, length: int = 200) -> list[list[str]]:
+    dice = Random(seed)
+    commands = []
+    for i in range(1, length):
+        texts = {"f": dice.choice("abc"), "g": dice.choice("cde"), "v": dice.choice(["1", "zwölf"])}
+        text = dice.choice([*COMMANDS[kind], "EXISTS k", "PERSIST k"]).format(
+            **texts, n=dice.randint(1, 9), i=i
+        )
+        commands.append(["sim" + word if word == "k" else word for word in text.split()])
+    return [*commands, ["HGET", "simk", "a"], ["ZADD", "simk", "1", "a"], ["DEL", "simk"]]
+
+
+@pytest.mark.parametrize("kind", COMMANDS)
+def test_the_simulated_redis_answers_as_a_real_one(kind: str, store: Store) -> None:
+    server = SimulatedRedis()
+    server.set_time(1_800_000_000_000_000)
+    simulated = SimulatedClient.of(server, lambda _, execute: execute())
+    replies = [
+        (command, _reply(store.client, command), _reply(simulated, command))
+        for command in _sequence(kind, seed=7)
+    ]
+
+    assert [entry for entry in replies if entry[1] != entry[2]] == []
+
+
+def _reply(client: Client, command: list[str]) -> Any:
+    try:
+        return client.execute_command(*command)
+    except redis.ResponseError as error:
+        return type(error).__name__
