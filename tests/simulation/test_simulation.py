@@ -40,6 +40,14 @@ def test_the_timeline_shows_the_faults_of_a_schedule() -> None:
     assert [line for line in outcome.timeline if f"*** {crash}" in line]
 
 
+def test_an_outage_before_the_first_sweep_loses_no_result() -> None:
+    outage = Fault("outage", "begin", 1, 8.0)
+    outcome = run(SCENARIOS["effect"], 12, [outage])
+
+    assert outcome.violations == ()
+    assert [line for line in outcome.timeline if f"*** {outage}" in line]
+
+
 def test_a_schedule_is_shrunk_to_the_faults_that_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     guilty = Fault("crash before", "leave_start", 1, 1.0)
     innocent = [Fault("drop", "boyd.decide", 1), Fault("lose answer", "claim_execution", 1)]

@@ -31,7 +31,7 @@ local function begin_iteration(trigger, resend_after)
   end
   local now = now_ms()
   local server = server_id()
-  local known = redis.call('HMGET', loop, 'timeline', 'server', 'iteration', 'formatVersion', 'again')
+  local known = redis.call('HMGET', loop, 'timeline', 'server', 'iteration', 'formatVersion', 'again', 'sweptAt')
   local line = timeline(known, server, now)
   local n = last_iteration(whole_number(known[3])) + 1
   -- First, as nobody has read this key: if it is of another kind, nothing is changed.
@@ -39,9 +39,9 @@ local function begin_iteration(trigger, resend_after)
   if flight.err or flight[1] then
     redis.call('DEL', iteration)
   end
-  -- In one step, so that no number is skipped.
+  -- In one step, so that no number is skipped. A silence before the first sweep is one as well.
   redis.call('HSET', loop, 'iteration', n, 'active', n, 'timeline', line, 'server', server,
-    'formatVersion', known[4] or FORMAT)
+    'formatVersion', known[4] or FORMAT, 'sweptAt', known[6] or now)
   if known[5] then
     redis.call('HDEL', loop, 'again')
   end
