@@ -35,7 +35,8 @@ class UpgradeCheck(Model):
     """A comparison of a deployment with this release.
 
     `state` is `blocked` by an error, else `done` when nothing is left to do, `mixed` while several
-    releases run, and `ready` before that. `steps` are left to do, in order.
+    releases run, and `ready` before that. `steps` are left to do, in order; from a newer release
+    to this one they begin with the API.
     """
 
     version: str = VERSION
@@ -89,14 +90,15 @@ def check_upgrade(settings: Settings) -> UpgradeCheck:
         state = "mixed"
     else:
         state = "ready" if versions - {VERSION} or pending else "done"
-    steps = list(STEPS) if state in ("ready", "mixed") else []
+    rolls_back = any(order(version) > order(VERSION) for version in versions)
+    steps = list(reversed(STEPS) if rolls_back else STEPS) if state in ("ready", "mixed") else []
     return UpgradeCheck(state=state, findings=findings, steps=steps)
 
 
 def _show_steps(result: UpgradeCheck) -> None:
     texts = {
         "blocked": "Do not upgrade before the errors are gone.",
-        "done": f"Nothing is left to do: {VERSION} runs everywhere.",
+        "done": f"Nothing is left to replace by {VERSION}.",
     }
     if result.state in texts:
         output.say(texts[result.state])
@@ -104,7 +106,7 @@ def _show_steps(result: UpgradeCheck) -> None:
     output.say(f"Replace these by {VERSION}, one process after the other:")
     for number, step in enumerate(result.steps, 1):
         output.say(f"  {number}. {step}")
-    output.say("To roll back, go through the same list from its end.")
+    output.say("To go back, take the same steps from the last one.")
 
 
 def _check_processes(health: HealthSnapshot) -> Iterator[Finding]:
@@ -154,8 +156,10 @@ def _check_tables(settings: Settings) -> Iterator[Finding]:
         return
     if current == head:
         yield ok("archive", f"its tables have version {head}")
-    elif (current or "") < (head or ""):
-        text = f"its tables have version {current or 'none'}, this release needs {head}"
+    elif current is None:
+        yield ok("archive", "it has no tables yet; the archive creates them when it starts")
+    elif current < (head or ""):
+        text = f"its tables have version {current}, this release needs {head}"
         yield warning("archive", text, "back it up; the archive changes them when it starts")
     else:
         text = f"its tables have version {current}, which is newer than {head} of this release"

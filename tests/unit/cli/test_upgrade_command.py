@@ -86,6 +86,7 @@ def test_two_releases_side_by_side_are_an_upgrade_under_way(store: Store) -> Non
 
     assert result["state"] == "mixed"
     assert texts(result, "warning") == [f"999.10 is newer than {VERSION}: worker w2"]
+    assert result["steps"][0].startswith("the API"), "going back begins there"
 
 
 def test_nothing_is_left_to_do_where_only_this_release_runs(store: Store) -> None:
@@ -115,7 +116,7 @@ def test_an_agent_file_that_this_release_refuses_blocks_the_upgrade(
 
 
 @pytest.mark.parametrize(
-    ("version", "state", "status"), [("", "ready", 0), ("0000", "ready", 0), ("9999", "blocked", 1)]
+    ("version", "state", "status"), [("", "done", 0), ("0000", "ready", 0), ("9999", "blocked", 1)]
 )
 def test_the_tables_of_the_archive_are_compared(
     store: Store, tmp_path: Path, version: str, state: str, status: int
