@@ -14,7 +14,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from boyd.errors import ConfigError
 from boyd.plugins.command import UnitName
-from boyd.plugins.notifier.message import check_address
 from boyd_cli import output
 from boyd_cli.options import not_empty, words_option
 from boyd_cli.templates import load_template
@@ -164,6 +163,9 @@ def _check_notify(words: Sequence[str]) -> list[str]:
     Raises:
         BadParameter: one is not an address that the notifier can use.
     """
+    # Imported late: it brings a client of HTTP, which no other command needs to start.
+    from boyd.plugins.notifier.message import check_address
+
     for word in words:
         try:
             check_address(word)

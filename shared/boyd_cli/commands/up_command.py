@@ -171,6 +171,9 @@ def _agent_names(references: Sequence[str]) -> list[str]:
     try:
         answer = receiver.recv()
     except EOFError:
+        process.join()
+        if process.exitcode == -signal.SIGINT:
+            raise KeyboardInterrupt from None
         raise ConfigError("the process that loads the agents has died") from None
     finally:
         process.kill()  # threads of plugins may still run
