@@ -8,7 +8,7 @@ import click
 
 from boyd.agent import load_agent
 from boyd.embedded.state_folder import with_redis
-from boyd.errors import BoydError, ConfigError
+from boyd.errors import BoydError
 from boyd.health.finding import Finding, error, ok, warning
 from boyd.health.reader import read_health
 from boyd.health.server_checks import order, processes_by_version
@@ -151,7 +151,7 @@ def _check_tables(settings: Settings) -> Iterator[Finding]:
             current, head = database.versions()
         finally:
             database.close()
-    except (BoydError, ConfigError) as problem:
+    except BoydError as problem:
         yield error("archive", str(problem), "start its database, or correct BOYD_ARCHIVE_URL")
         return
     if current == head:
