@@ -129,7 +129,9 @@ def test_a_host_with_another_key_is_not_trusted(hosts: Fleet, tmp_path: Path) ->
     other.write_text(hosts.hosts["web1"].known.replace("[127.0.0.1]:", "[127.0.0.1]:1"))
     found = rig_of(hosts, known_hosts=str(other)).observe()
     assert {one["hosts"] for one in seen(found, "unreachable")} == {"web1", "web2"}
-    assert "Host key verification failed" in seen(found, "unreachable")[0]["error"]
+    # The client of SSH may end before Ansible has written to it; its own words are lost then.
+    error = seen(found, "unreachable")[0]["error"]
+    assert any(words in error for words in ("Host key verification failed", "Broken pipe"))
 
 
 def test_a_preview_hides_secrets_and_says_what_it_cannot_know(hosts: Fleet, tmp_path: Path) -> None:
