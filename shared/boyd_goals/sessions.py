@@ -173,7 +173,7 @@ def _drop_oldest(questions: list[Question]) -> list[Question]:
 
 
 def _parse(stored: Any) -> list[Question]:
-    return [Question.model_validate(item, strict=False, extra="allow") for item in stored or []]
+    return [Question.from_wire(item) for item in stored or []]
 
 
 #: Seconds that the id of the current session is kept.
@@ -345,12 +345,12 @@ class Sessions:
 
     def _parse(self, current: str, stored: Any) -> GoalSession:
         if stored:
-            return GoalSession.model_validate(stored, strict=False, extra="allow")
+            return GoalSession.from_wire(stored)
         return new_session(current, self._ctx.now())
 
 
 def _parse_register(stored: Any) -> SessionRegister:
-    return SessionRegister.model_validate(stored or {}, strict=False, extra="allow")
+    return SessionRegister.from_wire(stored or {})
 
 
 def _shrink(session: GoalSession, halvings: int) -> GoalSession:

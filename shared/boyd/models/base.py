@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -15,7 +15,10 @@ from pydantic import (
     ConfigDict,
     Field,
     JsonValue,
+    ModelWrapValidatorHandler,
     ValidationError,
+    ValidationInfo,
+    model_validator,
 )
 from pydantic.alias_generators import to_camel
 
@@ -62,7 +65,7 @@ def _storable(value: Any) -> Any:
 
 
 def as_whole(value: object) -> object:
-    """The integer that a float stands for; anything else as it is."""
+    """Convert a float without a fraction to an integer; return anything else unchanged."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -131,14 +134,27 @@ class Model(BaseModel):
         names = {field.alias or name: name for name, field in type(self).model_fields.items()}
         updates = {names.get(key, key): value for key, value in changes.items()}
         current = {name: getattr(self, name) for name in type(self).model_fields}
-        current |= self.model_extra or {}
-        return type(self).model_validate({**current, **updates})
+        changed = type(self).model_validate({**current, **updates})
+        return changed.model_copy(update=self.model_extra) if self.model_extra else changed
 
 
 class KeptModel(Model):
-    """A model that is read, changed and written back: fields of later releases are kept."""
+    """A model that is read, changed and written back, with the unknown fields of later releases.
+
+    Only what is read from the store may have them: everywhere else they are mistakes.
+    """
 
     model_config = ConfigDict(extra="allow")
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _refuse_unknown_fields(
+        cls, value: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
+    ) -> Self:
+        model = handler(value)
+        if model is not value and model.model_extra and info.context is not _FROM_STORE:
+            raise ValueError(f"unknown fields: {', '.join(model.model_extra)}")
+        return model
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
@@ -147,7 +163,20 @@ class KeptModel(Model):
         Raises:
             pydantic.ValidationError: the text is invalid.
         """
-        return cls.model_validate_json(text, extra="allow")
+        return cls.model_validate_json(text, extra="allow", context=_FROM_STORE)
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Self:
+        """Read the JSON value that `to_wire` of any release gave; keep unknown fields.
+
+        Raises:
+            pydantic.ValidationError: the value is invalid.
+        """
+        return cls.model_validate(value, strict=False, extra="allow", context=_FROM_STORE)
+
+
+#: The validation context of what was stored by this release or another one.
+_FROM_STORE: Final = object()
 
 
 def explain(error: ValidationError, *above: str | int) -> str:

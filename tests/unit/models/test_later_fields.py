@@ -8,8 +8,10 @@ from datetime import UTC, datetime
 import pytest
 from pydantic import ValidationError
 
+from boyd.errors import PluginError
 from boyd.models.procedure import StepProgress
 from boyd.store.runs import read_callback
+from boyd_goals.plugin import Goals
 from boyd_goals.state import GoalSession
 
 LATER = {"kind": "x"}
@@ -29,11 +31,19 @@ def test_a_changed_session_of_goals_keeps_them_too() -> None:
     times = {"createdAt": AT.isoformat(), "updatedAt": AT.isoformat()}
     goal = {"id": "1", "description": "d", "criteria": "c", **times, "later": LATER}
     stored = {"id": "1", "goals": {"1": goal}, **times, "later": LATER}
-    session = GoalSession.model_validate(stored, strict=False, extra="allow")
+    session = GoalSession.from_wire(stored)
     changed = session.patched({"cycle": 2}).to_wire()
 
     assert (changed["cycle"], changed["later"]) == (2, LATER)
     assert changed["goals"]["1"]["later"] == LATER
+
+
+def test_an_unknown_field_that_was_not_stored_is_refused() -> None:
+    # As in an agent file, where it is a misspelled option.
+    with pytest.raises(PluginError, match="unknown fields: vetoo"):
+        Goals(shadow=[{"name": "n", "triggers": ["rm"], "vetoo": False}])
+    with pytest.raises(ValidationError, match="unknown fields: later"):
+        StepProgress(state="running").patched({"later": 1})
 
 
 def test_a_field_that_is_known_is_still_validated() -> None:
