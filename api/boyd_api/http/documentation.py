@@ -219,7 +219,7 @@ def _schemas(routes: Sequence[Route]) -> tuple[Schemas, dict[str, Any]]:
     sent: list[type[BaseModel]] = [*answers, ProblemDocument, RunResult]
     models.update(dict.fromkeys((model, "serialization") for model in sent))
     references, definitions = models_json_schema(
-        list(models), ref_template=_REF, schema_generator=_Shapes
+        list(models), ref_template=_REF, schema_generator=_ClientSchemas
     )
     shapes = definitions["$defs"]
     schemas: dict[Any, Any] = {model: reference for (model, _), reference in references.items()}
@@ -228,8 +228,8 @@ def _schemas(routes: Sequence[Route]) -> tuple[Schemas, dict[str, Any]]:
     return schemas, shapes
 
 
-class _Shapes(GenerateJsonSchema):
-    """Shapes of which generators of clients make the right types.
+class _ClientSchemas(GenerateJsonSchema):
+    """Schemas from which generators of clients make the right types.
 
     They take a field with a `default` for one that is always there, also in requests. So a default
     is part of the description, and a field of an answer is required if it is always sent.
@@ -240,18 +240,18 @@ class _Shapes(GenerateJsonSchema):
         field: core_schema.ModelField | core_schema.DataclassField | core_schema.TypedDictField,
         total: bool,
     ) -> bool:
-        """Report whether the field is there; absent values are left out of answers."""
+        """Require what every answer has; of requests, what has no default."""
         schema = field["schema"]
         if self.mode == "validation" or schema["type"] != "default":
             return super().field_is_required(field, total)
         return not field.get("serialization_exclude") and not _may_be_absent(schema)
 
     def field_title_should_be_set(self, schema: Any) -> bool:
-        """Report that no field needs a title, which only repeats its name."""
+        """Leave titles out: they only repeat the names of fields."""
         return False
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> dict[str, Any]:
-        """The shape without the default, which its description names."""
+        """Move the default of a field into its description."""
         shape = self.generate_inner(schema["schema"])
         default = schema.get("default")
         if (

@@ -74,7 +74,7 @@ def processes_by_version(live: Iterable[WorkerInfo]) -> dict[str, list[WorkerInf
 
 
 def order(version: str) -> tuple[bool, Version]:
-    """The key that sorts versions; texts that are none come first."""
+    """A key to sort versions by; texts that are not versions come first."""
     try:
         return True, Version(version)
     except InvalidVersion:

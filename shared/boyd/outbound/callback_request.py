@@ -84,7 +84,7 @@ class CallbackRequest:
 
 
 def _describe(error: Exception) -> str:
-    """The error, without addresses that the client could not know."""
+    """Describe a failed request without IP addresses, which tell clients about the network."""
     if isinstance(error, InvalidIPAddress):
         return "the host's address is not public"
     if isinstance(error, requests.Timeout):

@@ -127,7 +127,7 @@ def _service(pidfile: Path) -> Iterator[None]:
 
 
 def _on_a_free_port(settings: Settings) -> Settings:
-    """The settings with any free port if that of the API is in use and nobody has chosen it."""
+    """Replace the default port of the API by a free one if it is in use."""
     if "BOYD_API__PORT" not in os.environ:
         try:
             free_api(settings.api)

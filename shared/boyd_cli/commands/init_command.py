@@ -175,7 +175,7 @@ def _check_notify(words: Sequence[str]) -> list[str]:
 
 
 def _plugins(watch: Sequence[str], notify: Sequence[str]) -> str:
-    """The tables of the plugins that *watch* and *notify* need."""
+    """The plugin tables of the agent file: monitors for *watch*, a notifier for *notify*."""
     urls = [word for word in watch if "://" in word]
     units = [word for word in watch if "/" not in word]
     ids = _endpoint_ids(urls)
@@ -202,5 +202,5 @@ def _endpoint_ids(urls: Sequence[str]) -> list[str]:
 
 
 def _quote(value: str | Sequence[str]) -> str:
-    """A value as TOML, which knows no escapes of JSON for what is beyond 16 bits."""
+    """Write a value as TOML; unlike JSON it has no surrogate escapes."""
     return json.dumps(value, ensure_ascii=False)

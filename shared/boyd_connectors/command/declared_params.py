@@ -37,7 +37,7 @@ class DeclaredParams(BaseModel):
 
 
 def params_model(schema: JsonObject) -> type[DeclaredParams]:
-    """The model of parameters with that *schema*, which `check_schema` has accepted."""
+    """Make a model whose values fit *schema*; call `check_schema` first."""
     return type("DeclaredParams", (DeclaredParams,), {"declared": schema, "__module__": __name__})
 
 

@@ -485,7 +485,7 @@ def test_the_comparison_has_the_figures_of_the_performance_page() -> None:
 NAME_IN_FILE = re.compile(r"`(\w+)`(?: in| of|,? derived from| from)+ `([\w/]+\.\w+)`")
 
 
-def test_where_things_are_added_names_what_exists() -> None:
+def test_every_file_and_name_in_the_table_of_additions_exists() -> None:
     table = section((ROOT / "CONTRIBUTING.md").read_text("utf-8"), "## Where do I add a …")
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["entry-points"]
     pairs = NAME_IN_FILE.findall(table)
