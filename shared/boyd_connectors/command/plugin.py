@@ -29,10 +29,10 @@ from boyd.plugin.components import Concurrency, Scope
 from boyd.plugin.composed_action import NoParams
 from boyd.plugin.plugin_values import params_to_json
 from boyd.plugins.results import uncertain
+from boyd.plugins.schema_params import SchemaAction, SchemaParams, check_schema
 from boyd.plugins.shell import runner
 from boyd.sandbox.accounts import account
 from boyd.text.redaction import register_referenced
-from boyd_connectors.command.declared_params import check_schema, params_model
 from boyd_connectors.command.program_call import (
     ProgramAnswer,
     ProgramCall,
@@ -125,17 +125,6 @@ class ActionCommand(_Command):
         return params
 
 
-class ProgramAction(Action):
-    """An action whose parameters are declared by a JSON Schema."""
-
-    schema: JsonObject
-
-    def _check_target(self) -> None:
-        properties: Any = self.schema.get("properties", {})
-        if self.target is not None and self.target not in properties:
-            raise ValueError(f"{self.name}: target {self.target!r} is not a parameter")
-
-
 class CommandPrograms(Plugin):
     """Runs programs that observe and act, each call as a process of its own."""
 
@@ -221,12 +210,11 @@ class CommandPrograms(Plugin):
             "rollback": self._roll_back,
         }
         offered = {key: call for key, call in functions.items() if getattr(command, key)}
-        return ProgramAction(
+        return SchemaAction(
             name=name,
             title=command.title,
             description=command.description or f"Run {command.argv[0]}.",
-            schema=command.params,
-            params=params_model(command.params) if command.params else NoParams,
+            params=SchemaParams.of(command.params) if command.params else NoParams,
             timeout=command.timeout + MARGIN,
             risk=command.risk,
             reversibility=command.reversibility,

@@ -270,6 +270,8 @@ def test_params_are_checked_by_the_whole_schema() -> None:
         ({"params": {"type": "array"}}, "params are an object"),
         ({"params": {"type": "objekt"}}, "no JSON Schema"),
         ({"params": {**NAME, "$ref": "http://x/y"}}, "refers to its own parts only"),
+        ({"params": {"type": "object", "allOf": [{"$ref": "#"}]}}, "back to itself"),
+        ({"params": {**NAME, "properties": {"name": {"$ref": "#/$defs/x"}}}}, "leads to no schema"),
         ({"argv": []}, "argv"),
         ({"timeout": 0}, "timeout"),
     ],

@@ -19,7 +19,7 @@ from boyd.models import ActionResult, ApprovalItem, CallRequest
 from boyd.plugin import PluginHost
 from boyd.plugin.plugin_values import validate
 from boyd.plugins.mcp_client.remote_server import RemoteServer
-from boyd.plugins.mcp_client.remote_tools import arguments_model, mistakes
+from boyd.plugins.mcp_client.remote_tools import Arguments, mistakes
 from boyd.plugins.mcp_client.tool_descriptions import ambiguous, digest, flaw, visible
 from boyd.plugins.mcp_client.tool_server import output_of
 from boyd.testing import Lab
@@ -517,8 +517,8 @@ def test_a_schema_can_neither_search_for_ever_nor_recurse(schema: dict[str, Any]
 
 @pytest.mark.parametrize("schema", [{"minimum": "x"}, {"properties": {"text": 5}}, {"items": 3}])
 def test_a_schema_that_is_nonsense_is_a_mistake_of_the_server(schema: dict[str, Any]) -> None:
-    model = arguments_model({"type": "object", **schema})
-    found = mistakes(model.remote, {"text": 1})
+    model = Arguments.of({"type": "object", **schema})
+    found = mistakes(model.declared, {"text": 1})
 
     assert found == "" or "the tool's schema cannot be used" in found
 
