@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -10,7 +11,9 @@ import redis
 
 from boyd.store import Store
 from boyd.store.server.connection import Client
+from faults.protections import Copy
 from simulation.judge import Judge
+from simulation.protections import search, select
 from simulation.scenarios import SCENARIOS
 from simulation.simulate import run, shrink
 from simulation.store import SimulatedClient, SimulatedRedis
@@ -25,6 +28,17 @@ def test_no_schedule_violates_an_invariant(name: str) -> None:
     outcomes = [run(SCENARIOS[name], seed) for seed in range(SCHEDULES)]
 
     assert [(f"{name}:{o.seed}", o.violations) for o in outcomes if o.violations] == []
+
+
+@pytest.mark.parametrize(
+    "title",
+    ["only what is pending can be resolved", "leases are renewed while the work goes on"],
+)
+def test_schedules_without_a_protection_violate_an_invariant(title: str, tmp_path: Path) -> None:
+    [(scenario, protections)] = select(title)
+    violated, report = search(Copy.into(tmp_path), scenario, protections, seconds=60)
+
+    assert violated, report
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
