@@ -54,9 +54,18 @@ def test_the_timeline_shows_the_faults_of_a_schedule() -> None:
     assert [line for line in outcome.timeline if f"*** {crash}" in line]
 
 
-def test_an_outage_before_the_first_sweep_loses_no_result() -> None:
-    outage = Fault("outage", "begin", 1, 8.0)
-    outcome = run(SCENARIOS["effect"], 12, [outage])
+@pytest.mark.parametrize(
+    ("name", "seed", "outage"),
+    [
+        ("effect", 12, Fault("outage", "begin", 1, 8.0)),
+        ("proposers", 1795710166894, Fault("outage", "begin", 2, 3.074)),
+    ],
+    ids=["in an iteration", "without any"],
+)
+def test_an_outage_before_the_first_sweep_loses_no_result(
+    name: str, seed: int, outage: Fault
+) -> None:
+    outcome = run(SCENARIOS[name], seed, [outage])
 
     assert outcome.violations == ()
     assert [line for line in outcome.timeline if f"*** {outage}" in line]

@@ -48,8 +48,10 @@ class Maintenance:
             self._tasks.append(_Task("fleet", read, self._every(beats)))
 
     def start(self) -> None:
-        """Announce this process and start the threads."""
-        self._throttle.beat(self._host.info())
+        """Announce this process, and start the threads."""
+        if self._throttle.beat(self._host.info(), self._timing.sweep).acquired:
+            # At once: only from its second sweep on is a silence of Redis noticed.
+            self._sweeping.set()
         for task in self._tasks:
             task.thread.start()
 
