@@ -17,6 +17,8 @@ from simulation.world import BEGIN, OF_MESSAGES, OF_PROCESSES, Answer, World
 REPORT = 20.0
 #: Seconds by which the answer of Redis may come after its clock has decided.
 MARGIN = 0.05
+#: Seconds by which a beat that estimates the clock of Redis may be ahead of it.
+AHEAD = 0.01
 
 
 class Judge:
@@ -143,6 +145,7 @@ class Judge:
         }
         if self._kinds & OF_PROCESSES and unknown:
             return
+        rolled_back = {e.execution for e in self.world.effects if e.kind == "begin"}
         busy: dict[str, str] = {}
         verified = {e.target for e in self.world.effects if e.kind == "look"}
         for effect in self.world.effects:
@@ -156,7 +159,13 @@ class Judge:
             over = effect.kind == "end" and (
                 effect.target not in verified or effect.execution.startswith("rollback:")
             )
-            if over or effect.execution == "effective":
+            # A rollback that was claimed and lost before it began is over, too: nobody repeats it.
+            lost = (
+                effect.execution == "worse"
+                and bool(self._kinds & OF_PROCESSES)
+                and f"rollback:{other}" not in rolled_back
+            )
+            if over or lost or effect.execution == "effective":
                 busy.pop(effect.target, None)
 
     def _cancellations(self) -> Iterator[str]:
@@ -188,7 +197,7 @@ class Judge:
 
     def _slots(self) -> Iterator[str]:
         slots = Counter(
-            int(answer.value[1] // INTERVAL)
+            int((answer.value[1] + AHEAD) // INTERVAL)
             for _, answer in self._answers["iteration"]
             if answer.value[0] == "beat"
         )
