@@ -245,12 +245,11 @@ def test_an_alertmanager_killed_midway_leaves_a_true_record(shop: Shop, agent: U
     called = agent.ask(
         "POST", "/actions/prometheus:silence?wait=60", {"params": {"matchers": matchers}}
     )
-    execution = f"/executions/approval:{called['approvalId']}"
 
     # While it is stopped, it takes the request and gives no answer.
     shop.manager.send(signal.SIGSTOP)
     agent.ask("POST", f"/approvals/{called['approvalId']}/approve?wait=0", {})
-    wait_until(lambda: agent.ask("GET", execution)["state"] == "running")
+    execution = f"/executions/{agent.wait_until_running(called)}"
     shop.manager.send(signal.SIGKILL)
     wait_until(lambda: agent.ask("GET", execution)["state"] != "running")
     found = agent.ask("GET", execution)

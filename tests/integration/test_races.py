@@ -147,7 +147,8 @@ def test_an_item_has_one_outcome_and_every_caller_hears_it(
     for number, item in enumerate(items):
         approved = ended[item.id].status == "approved"
         assert effects[str(number)] == int(approved)
-    assert {"approved", "denied", "withdrawn"} <= {item.status for item in ended.values()}
+    # Chance decides which of the three answers win, but never only one of them.
+    assert len({item.status for item in ended.values()} & set(ANSWERS.values())) > 1
 
 
 @pytest.mark.long

@@ -79,6 +79,18 @@ class AgentClient:
         ended: dict[str, Any] = wait_until(found, 60)
         return ended
 
+    def wait_until_running(self, called: dict[str, Any]) -> str:
+        """Wait until the execution of an approved call is claimed, and return its id."""
+        execution = f"approval:{called['approvalId']}"
+
+        def is_running() -> bool:
+            executions = self.ask("GET", "/executions")["items"]
+            states = {entry["id"]: entry["state"] for entry in executions}
+            return states.get(execution) == "running"
+
+        wait_until(is_running, 60)
+        return execution
+
     def approve(self, called: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Approve a call that waits for it: the approval item, and its execution."""
         item = self._answer(called)
