@@ -5,7 +5,8 @@ from __future__ import annotations
 import fakeredis
 import pytest
 
-from boyd.models import utc_now
+from boyd.models import Budget, utc_now
+from boyd.models.execution import Concurrency, ExecutionTerms
 from boyd.store import AgentEntry, Store, WorkerInfo
 from boyd.store.keys import FREEZES, Keys
 from kit import execution_request
@@ -110,6 +111,33 @@ def test_a_freeze_holds_whatever_a_clock_ahead_has_written_to_a_copy(store: Stor
     assert store.client.hget(FREEZES, "*") == f"{ahead + 1} the second"
     store.freezes.lift()
     assert claim(store) == "claimed"
+
+
+@pytest.mark.parametrize("scope", ["a", None])
+def test_a_claim_whose_answer_was_lost_does_not_outlive_a_freeze(
+    store: Store, scope: str | None
+) -> None:
+    ledger = store.agent("a").executions
+    terms = ExecutionTerms(budget=Budget(limit=1, window=60), concurrency=Concurrency(limit=1))
+    lost, following = (execution_request(id, terms=terms) for id in ("loop:1", "loop:2"))
+    assert ledger.claim(lost, "t").outcome == "claimed"
+    store.freezes.freeze("incident", scope)
+
+    assert ledger.claim(lost, "t").outcome == "frozen"
+    assert ledger.get("loop:1") is None
+    store.freezes.lift(scope)
+    assert ledger.claim(following, "u").outcome == "claimed"
+
+
+def test_a_repeated_attempt_that_a_freeze_stops_keeps_an_unknown_outcome(store: Store) -> None:
+    ledger = store.agent("a").executions
+    again = execution_request("loop:1", idempotent=True)
+    ledger.claim(again, "t")
+    store.client.hset(Keys("a").execution("loop:1"), "leaseUntil", 1)
+    assert ledger.claim(again, "u").outcome == "claimed"
+    store.freezes.freeze("incident")
+
+    assert ledger.claim(again, "u").outcome == "unknown"
 
 
 def test_agents_that_a_freeze_has_not_reached_are_named(store: Store) -> None:

@@ -89,6 +89,17 @@ local function too_early()
     end
   end
 end
+-- take_back(why): undo the first claim of an execution.
+local function take_back(why)
+  audit('action.failed', 'execution', id, 'action', action, 'host', field_of('host'), 'worker', worker,
+    'before', 'running', 'after', 'failed', 'note', 'not begun: ' .. why, 'who', field_of('by'))
+  for _, place in ipairs(places) do
+    leave_flight(place.field, id)
+  end
+  redis.call('ZREM', budget, token)
+  redis.call('ZREM', executions, id)
+  redis.call('DEL', execution)
+end
 if newer(have[6]) then
   return {'newer', newer(have[6])}
 end
@@ -99,10 +110,8 @@ end
 if state == 'running' and have[4] then
   return {'done', have[4]}
 end
-if state == 'running' and have[5] == token then
-  return {'claimed'}
-end
-if state == 'running' and now < tonumber(lease_until) then
+local repeats = state == 'running' and have[5] == token
+if state == 'running' and not repeats and now < tonumber(lease_until) then
   return {'running', holder, lease_until - now}
 end
 if not options.unregistered and not is_confirmed() then
@@ -112,6 +121,13 @@ expect(case_key(action, target), 'hash', budget, 'zset', audit_open, 'stream', i
 local marks = options.origin and redis.call('HMGET', origin, 'cancelled', 'server') or {}
 local cancelled = marks[1]
 local freeze, revocation = freeze_reason(options.agent), revocation_reason(options.agent, options.ordered)
+if repeats and not (cancelled or freeze or revocation) then
+  return {'claimed'}
+elseif repeats and have[8] == '1' then
+  -- Acting was stopped after a claim whose answer was lost, so that the action has not begun.
+  take_back(revocation or freeze or 'cancelled')
+  state = nil
+end
 -- This also holds for an execution that runs again: what began under a grant does not go on without it.
 local grant = options.grant or have[7]
 local granted = grant and valid_grant(action, options.situation, grant)
