@@ -96,7 +96,8 @@ NEGATIONS = frozenset(_NEGATIONS.split())
 #: What says that all is well, though it contains a negation.
 WELL = re.compile(
     r"\b(?:(?:with(?:out)?|no|0|zero)(?: (?:any|no|0|further)){0,3} (?P<noun>error|failure|problem|"
-    r"issue|warning|fault|exception|delay)s?|(?:exit|return|status) ?(?:code|status)? ?[:=]? ?0)\b"
+    r"issue|warning|fault|exception|delay)s?|(?:exit|return|status) ?(?:code|status)? ?[:=]? ?0)\b",
+    re.IGNORECASE,
 )
 
 #: What is not so yet, or is only asked: a plan, the future, a question or a wish.
@@ -107,27 +108,21 @@ OPEN = re.compile(
 )
 _HEDGE_LINES = r"""
     would|wouldn't|should|shouldn't|could|couldn't|can|may(?! \d)|might|must|needs? to|
-    needed to|has to|have to|had to|to be|supposed|expect\w*|wants?|wanted|wish\w*|hope\w*|
-    hoping|aims?|goals?|wait\w*|await\w*|until(?! (?:\w+ )?\d)|unless|later|soon|eventually|not yet|
-    probably|perhaps|maybe|likely|unlikely|possibl[ey]|seem\w*|appears?|apparently|supposedly|
-    allegedly|reportedly|unclear|unknown|uncertain|unverified|thinks?|believes?|assum\w+|guess\w*|
-    claims?|claimed|suppose|doubt\w*|almost|nearly|partly|partially|half|some|most|few|several|
-    only|barely|or|either|try|tries|trying|attempt\w*|in progress|being|starting|progress|
-    used to|formerly|previously|yesterday|last (?:week|month|year|night|time)|no longer|
-    mention\w*|refer\w*|related-to|related|see also|how to|titled|entitled|called|named|
-    checklist|runbook|playbook|guide|howto|tutorial|template|example|documentation|manual|ticket|
-    heading|chapter|section|agenda|dashboard|query|searched|test|tests|demo|draft|
-    says?|said|tells?|told|asks?|asked|requests?|requested|
-    skip\w*|ignor\w*|unchanged|reverted|rolled back|would-be|except|instead|rather
+    has to|have to|to be|expect\w*|wanted|desired|wait\w*|until(?! (?:\w+ )?\d)|unless|soon|
+    not yet|perhaps|almost|partly|partially|half|some|most|few|only|or|either|in progress|being|
+    starting|used to|related-to|how to|named|test|tests|instead|rather|skip\w*|rolled back|reverted|
+    (?:all|every\w*)(?: \w+)? but
 """
 _HEDGES = "|".join(line.strip(" |") for line in _HEDGE_LINES.strip().splitlines())
-#: What makes a claim doubtful, partial, past or second-hand.
+#: What makes a claim doubtful, partial, past or second-hand, though we know its words.
 HEDGES = re.compile(rf"\b(?:{_HEDGES})\b")
 #: What makes a claim conditional, or an order, if it stands in front of it.
 CONDITIONS = re.compile(
     r"\b(?:if|when|whenever|once|while|as soon as|provided|after|before)\b|"
     r"^\W*(?:please |then )?(?:make sure|ensure|check|verify|assert|confirm|let|see|read)\b"
 )
+#: What tells that a state may have ended.
+PAST = re.compile(r"\b(?:was|were|war|waren|était|étaient|estaba)\b")
 #: A sentence that asks: it ends so, or begins so.
 QUESTION = re.compile(
     r"[?\uff1f\u061f]\s*[\"')]*$|^\W*(?:is|are|was|were|has|have|does|did|do|can|could|should|will|would|"
@@ -166,6 +161,17 @@ _BESIDE = """
 """
 #: Words beside a subject that do not make it another one.
 BESIDE = frozenset(_BESIDE.split())
+_PLAIN = """
+    a an the its their our this these that those it they there is are was were be been has have
+    does do did and of in on at to from by with for via per into since during after before
+    all every each both also again already now fully completely finally currently successfully
+    correctly properly automatically second minute hour day noon midnight utc am pm percent ms s min
+    h d kb mb gb tb true yes fine running restart
+    turned switched powered until
+    der die das den dem des ein eine le la les un une el los las lo una il de du del
+"""
+#: Words that take nothing back from a claim; any other word that it does not use itself may.
+PLAIN = frozenset(_PLAIN.split()) | VERBS | GENERAL | BESIDE | NEGATIONS | {":", "=", "/"}
 #: What a claim about each of several things says.
 ALL = frozenset(["all", "every", "each", "both", "alle", "jeder", "tous", "toutes", "todos"])
 _NUMBERS = "two three four five six seven eight nine ten"
@@ -199,8 +205,11 @@ _DASHES = re.compile(r"[\u2010-\u2013\u2212]")
 _ASIDE = re.compile(r" -+ |\u2014")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 _QUOTES = str.maketrans({"\u2019": "'", "\u2018": "'", "`": '"', **dict.fromkeys("“”„«»", '"')})
-_PARTICIPLE = re.compile(r"[a-z]{2,}ed")
-_INTERROGATIVE = re.compile(r"\W*(?:what|which|who|where|why|how)\b")
+_PARTICIPLE = re.compile(r"[a-z]{2,}ed|(?:re)?(?:built|sent|written|shut|done|made|paid|taken)")
+_INTERROGATIVE = re.compile(
+    r"\W*(?:(?:find|figure|work) out |(?:know|tell|learn|discover|see|explain|show)(?: me| us)? )?"
+    r"(?:what|which|who|where|why|how)\b"
+)
 #: Words in front of "on" and "off" as states.
 _SWITCHES = ("turned", "switched", "powered", "state", "status", "power", "=", ":")
 
@@ -353,9 +362,8 @@ def words_in(text: str) -> set[str]:
 
 def _criterion_words(text: str) -> tuple[str, ...]:
     """The distinct words of a criterion: no stop words, addresses or paths."""
-    plain = " ".join(token for token in _places_apart(text) if not is_place(token))
     every: list[str] = []
-    sequence = split_tokens(plain)
+    sequence = split_tokens(without_places(text))
     for position, token in enumerate(sequence):
         low = token.casefold()
         if low in ("on", "off"):
@@ -367,6 +375,11 @@ def _criterion_words(text: str) -> tuple[str, ...]:
             is_compound = len(parts) > 1 and _JOINTS.search(token)
             every += [low] if is_compound else parts
     return tuple(dict.fromkeys(every))
+
+
+def without_places(text: str) -> str:
+    """The text without its addresses and paths."""
+    return " ".join(token for token in _places_apart(text) if not is_place(token))
 
 
 def _places_apart(text: str) -> list[str]:

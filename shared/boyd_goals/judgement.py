@@ -14,7 +14,7 @@ from boyd_goals.knowledge.turtle import GOAL, MENTIONS, RELATED_TO
 from boyd_goals.library import passages
 from boyd_goals.progress import clip, condition_of, criteria_of, criterion_of, verb_of
 from boyd_goals.state import Config, Goal, GoalEvidence
-from boyd_goals.statements import Reading, lines_of, read
+from boyd_goals.statements import BULLETS, Reading, lines_of, read
 
 #: Limits of the text of evidence, of the lines it quotes, and of the facts around a symbol.
 EVIDENCE_CHARS, _QUOTED, _AROUND = 800, 10, 500
@@ -146,11 +146,14 @@ def _findings_in_memory(line: str) -> Iterator[StepFinding]:
 
 
 def _without_own_words(text: str) -> str:
-    lines = []
+    lines, is_heading = [], False
     for line in text.splitlines():
         bare = line.strip().strip("\"'").lower()
-        if not bare.startswith(_METADATA) and not any(mark in bare for mark in _GOAL_MARKS):
+        if bare.startswith(_METADATA) or any(mark in bare for mark in _GOAL_MARKS):
+            is_heading = bare.endswith(":")
+        elif not (is_heading and bare.startswith(BULLETS)):
             lines.append(line)
+            is_heading = False
     return "\n".join(lines).strip()
 
 

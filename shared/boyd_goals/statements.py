@@ -32,11 +32,17 @@ from boyd_goals.criteria import (
 )
 
 _QUOTED = re.compile(r"\"[^\"\s]*\s[^\"]*\"|(?<!\w)'[^'\s]*\s[^']*'(?!\w)")
+_NAMED = re.compile(r"\"[^\"\s]+\"")
 _SENTENCES = re.compile(r"(?<=[.!?;\u061f])\s+|(?<=[\u3002\uff01\uff1f])|\u0964")
 _CONTRASTS = re.compile(r"\b(?:but|however|although|though|whereas|which|who)\b", re.IGNORECASE)
+_DENIAL = re.compile(r"\W*not\W+\w", re.IGNORECASE)
 _PAUSES = re.compile(r"([,()\[\]]|\band\b)", re.IGNORECASE)
 _PART_OF = re.compile(r"\b(\d+)\s*(?:of|out of|/)\s*(?:the )?(\d+)\b")
 _PRONOUN = re.compile(r"\b(?:it|they|this|that|which)\b")
+#: Characters of a line that may go on in the next one.
+_WRAPPED = 60
+#: What items of a list begin with.
+BULLETS = ("-", "*", "\u2022")
 #: The most words between a number and what it counts.
 _NEAR = 3
 
@@ -83,16 +89,34 @@ class Reading(NamedTuple):
 
 
 @lru_cache(maxsize=2048)
-def split_statements(line: str) -> tuple[Statement, ...]:
-    """The statements of a line: its clauses, without quotations of several words."""
-    text = _QUOTED.sub(" ", normalize(line))
-    sentences = filter(None, map(str.strip, _SENTENCES.split(text)))
+def split_statements(text: str) -> tuple[Statement, ...]:
+    """The statements of a text: its clauses, without quotations of several words."""
     return tuple(
-        Statement(clause, sentence, line)
-        for sentence in sentences
-        for contrast in _CONTRASTS.split(sentence)
-        for clause in _clauses(contrast)
+        Statement(clause, f"{heading} {sentence}".strip(), line)
+        for heading, line in _lines_in(text)
+        for sentence in map(str.strip, _SENTENCES.split(_QUOTED.sub(" ", normalize(line))))
+        for clause in _clauses_of(sentence)
     )
+
+
+def _lines_in(text: str) -> Iterator[tuple[str, str]]:
+    """The lines of a text, with wrapped ones joined, each with its heading if it is an item."""
+    heading, line = "", ""
+    for following in (*map(str.strip, text.splitlines()), ""):
+        if len(line) > _WRAPPED and following[:1].islower():
+            line = f"{line} {following}"
+            continue
+        is_item = line.startswith(BULLETS)
+        if line:
+            yield normalize(heading) if is_item else "", line
+        if line and not is_item:
+            heading = line if line.endswith(":") else ""
+        line = following
+
+
+def _clauses_of(sentence: str) -> Iterator[str]:
+    for contrast in _CONTRASTS.split(sentence):
+        yield from _clauses(contrast)
 
 
 def _clauses(text: str) -> list[str]:
@@ -328,7 +352,68 @@ def _supports(criterion: Criterion, statement: Statement) -> bool:
         return False
     if any(word in words_of.BAD and word not in criterion.words for word in bases):
         return False
+    if _is_past(criterion, statement) or _has_strange_word(criterion, statement):
+        return False
     return _compares(criterion, low) and not _has_other_subject(criterion, statement)
+
+
+def _is_past(criterion: Criterion, statement: Statement) -> bool:
+    """True if something was in a state, as in "it was up"; "it was closed" says that it is."""
+    low = statement.text.casefold()
+    if not criterion.states or not words_of.PAST.search(low):
+        return False
+    return not any(token.endswith("ed") for token in split_tokens(low))
+
+
+def _has_strange_word(criterion: Criterion, statement: Statement) -> bool:
+    """True if a word in or beside a claim may take it back, as in "presumably it is up"."""
+    for clause in _clauses_of(statement.sentence):
+        is_own = clause == statement.text
+        part = statement._replace(text=_plain_text(clause))
+        if is_own or not has_verb(clause) or _goes_on(part):
+            if _DENIAL.match(clause) and not is_own:
+                continue
+            if any(
+                _is_strange(criterion, part, place, is_own) for place in range(len(part.tokens))
+            ):
+                return True
+    return False
+
+
+def _plain_text(clause: str) -> str:
+    """A clause without names in quotes, addresses, paths, and phrases such as "no errors"."""
+    return words_of.without_places(_NAMED.sub(" ", words_of.WELL.sub(" ", clause)))
+
+
+def _is_strange(criterion: Criterion, part: Statement, place: int, is_own: bool) -> bool:
+    """True if the word there neither belongs to the claim nor leaves it as it is."""
+    token = part.tokens[place]
+    low, base = token.casefold(), base_of(token)
+    own = {*criterion.words, *split_tokens(criterion.text)}
+    if low in words_of.PLAIN or base in words_of.PLAIN or not own.isdisjoint((low, base)):
+        return False
+    if is_number(base) or (is_identifier(token) and is_own):
+        return False
+    parts = {base_of(part) for part in split_word(token)}
+    if parts <= own.union(words_of.PLAIN, *map(parts_of_word, criterion.words)):
+        return False
+    if base in words_of.OPPOSITES and (is_own or criterion.states) and base not in words_of.BAD:
+        return False
+    behind = part.tokens[place + 1 : place + 2]
+    if place > 0:
+        is_name = token[0].isupper() and not part.text.isupper()
+        return not (is_name or part.tokens[place - 1] == "0")
+    # Somebody or something of which the criterion does not speak, as in "Ann closed the ticket".
+    is_subject = token.isalpha() and bool(behind) and _is_predicate(criterion, behind[0])
+    return not (is_own and is_subject and not low.endswith("ly"))
+
+
+def _is_predicate(criterion: Criterion, token: str) -> bool:
+    """True if something is said of the word in front."""
+    base = base_of(token)
+    if criterion.states:
+        return base in criterion.states and token.endswith("ed")
+    return base in words_of.VERBS or token.startswith("has-") or base in criterion.words
 
 
 def _is_partial(criterion: Criterion, statement: Statement) -> bool:

@@ -336,6 +336,42 @@ CASES: dict[str, list[Case]] = {
         ("Find documentation of whales", "The documentation of whales is in the library.", True),
         ("Explore Recipe", "Recipe subclass-of HowTo", True),
     ],
+    "words that may take it back": [
+        ("migration finished", "Presumably the migration finished.", False),
+        ("migration finished", "It looks like the migration finished.", False),
+        ("migration finished", "The migration is as good as finished.", False),
+        ("migration finished", "The migration finished (unconfirmed).", False),
+        ("cluster is healthy", "The cluster is healthy in all likelihood.", False),
+        ("cluster is healthy", "The cluster is far from healthy.", False),
+        ("payment service is up", "Bring the payment service up.", False),
+        ("index rebuilt", "The index was rebuilt in part.", False),
+        ("index rebuilt", "Index rebuilt up to shard 3.", False),
+        ("firewall rule added", "Firewall rule added, then removed.", False),
+        ("all hosts are up", "All but web-1 are up.", False),
+        ("Sicherung ist fertig", "Wenn die Sicherung fertig ist, starten wir.", False),
+        ("le service est actif", "le service est peut-être actif", False),
+        ("migration finished", "Migration 42 finished in 12 seconds, without errors.", True),
+        ("cluster is healthy", "OK: the cluster is healthy and responding.", True),
+        ("index rebuilt", "The index was rebuilt at noon.", True),
+        ("queue is empty", "queue is empty (0 messages)", True),
+        ("Sicherung ist fertig", "Die Sicherung ist fertig.", True),
+    ],
+    "the past": [
+        ("payment service is up", "The payment service was up.", False),
+        ("port 443 is open", "Port 443 was open.", False),
+        ("port 443 is open", "Port 443 was opened.", True),
+    ],
+    "lines": [
+        ("web-1 is up", "web-1 rebooting\nweb-2 up", False),
+        ("web-1 is up", "To be checked:\n- web-1 is up", False),
+        ("web-1 is up", "NAME STATUS\nweb-1 Up\nweb-2 Down", True),
+        ("web-1 is up", "Hosts:\n- web-1: up\n- web-2: down", True),
+        (
+            "vpn is connected",
+            "The system of the vpn of the host of the application in Vienna now\nis connected.",
+            True,
+        ),
+    ],
 }  # fmt: skip
 _FLAT = [(kind, *case) for kind, cases in CASES.items() for case in cases]
 
@@ -350,7 +386,8 @@ def test_a_finding_fulfils_a_criterion_if_it_says_the_same(
     evidence = judge(goal, step, CONFIG).evidence
 
     assert is_met(goal, evidence) is expected, kind
-    assert all(line in lines for item in evidence for line in item.text.splitlines())
+    given = [part for line in lines for part in (" ".join(line.split()), *line.splitlines())]
+    assert all(line in given for item in evidence for line in item.text.splitlines())
 
 
 @pytest.mark.parametrize("text", ["a, " * 3300, "up, " * 2500, '"' + " " * 9990, "if " * 3300])
