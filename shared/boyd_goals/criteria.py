@@ -95,8 +95,10 @@ _NEGATIONS = """
 NEGATIONS = frozenset(_NEGATIONS.split())
 #: What says that all is well, though it contains a negation.
 WELL = re.compile(
-    r"\b(?:(?:with(?:out)?|no|0|zero)(?: (?:any|no|0|further)){0,3} (?P<noun>error|failure|problem|"
-    r"issue|warning|fault|exception|delay)s?|(?:exit|return|status) ?(?:code|status)? ?[:=]? ?0)\b",
+    r"\b(?:(?:without|(?:with )?(?:no|0|zero))(?: (?:any|no|0|further)){0,2} (?P<noun>error|"
+    r"failure|problem|issue|warning|fault|exception|delay)s?|"
+    r"(?:exit|return|status) ?(?:code|status)? ?[:=]? ?0|"
+    r"(?:failed|errors|unreachable|skipped|ignored) ?[:=] ?0)\b",
     re.IGNORECASE,
 )
 
@@ -138,7 +140,10 @@ INCLUSIVE = frozenset(["at least", "at most", "up to", ">=", "<=", "exactly"])
 #: What an action says that has not done it, or not all of it.
 UNDONE = re.compile(
     r"\b(?:already|pending|queued|skip\w*|ignor\w*|unchanged|would|should|could|may|might|"
-    r"in progress|part\w{0,3}ly|timed out|rolled back|requested|unknown|instead|except)\b"
+    r"in progress|part\w{0,3}ly|timed out|timeout|rolled back|requested|unknown|instead|except|"
+    r"(?:re)?starting|stopping|waiting|trying|traceback|unrecogni[sz]ed|unsupported|check mode|"
+    r"(?:code|status|rc) ?[:=]? ?(?:[1-9]\d?|[45]\d\d)|"
+    r"bereits|fehlgeschlagen|übersprungen|déjà|échec|échoué|rien)\b"
 )
 #: Percentages, except all of it.
 PARTIAL = re.compile(r"\b(?!100\b)\d{1,9}(?:\.\d{1,9}){0,2} percent\b")

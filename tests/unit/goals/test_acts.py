@@ -66,6 +66,16 @@ def test_an_action_completes_a_goal_if_it_says_that_it_was_done_to_the_same(
         ("40% done", False),
         ("skipped", False),
         ("will be done tomorrow", False),
+        ("nginx restarted with errors", False),
+        ("Timeout waiting for nginx", False),
+        ("exit code 1", False),
+        ('{"unit": "nginx", "rc": 2}', False),
+        ('{"httpStatus": 503}', False),
+        ("--check mode: nginx restarted", False),
+        ("nginx ist bereits gestartet", False),
+        ("nginx restarted, exit code 0", True),
+        ("ok=2 changed=1 unreachable=0 failed=0 skipped=0", True),
+        ('{"httpStatus": 200}', True),
     ],
 )
 def test_an_output_says_whether_it_was_done(output: str, is_so: bool) -> None:
