@@ -49,9 +49,7 @@ class Maintenance:
 
     def start(self) -> None:
         """Announce this process, and start the threads."""
-        if self._throttle.beat(self._host.info(), self._timing.sweep).acquired:
-            # At once: only from its second sweep on is a silence of Redis noticed.
-            self._sweeping.set()
+        self._visit()  # sweeps at once: a silence of Redis is noticed from the second sweep on
         for task in self._tasks:
             task.thread.start()
 

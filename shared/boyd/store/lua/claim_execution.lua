@@ -103,11 +103,8 @@ end
 if newer(have[6]) then
   return {'newer', newer(have[6])}
 end
-if state == 'succeeded' or state == 'failed' then
-  return {'done', have[4]}
-end
 -- One that is running and has a result is a procedure, which its job goes on with.
-if state == 'running' and have[4] then
+if state == 'succeeded' or state == 'failed' or state == 'running' and have[4] then
   return {'done', have[4]}
 end
 local repeats = state == 'running' and have[5] == token
