@@ -140,11 +140,10 @@ def _describe_execution(item: ApprovalItem) -> ApprovalResult:
     if result is None:
         return ApprovalResult("Outcome unknown", _BY_HAND)
     if result.success:
-        is_open = item.effect is not None
+        if item.effect is not None:
+            return ApprovalResult("Executed", "its effect is being verified")
         unverified = "" if item.action_id == naming.GRANT else "nothing verifies its effect"
-        return ApprovalResult(
-            "Succeeded", "its effect is being verified" if is_open else unverified
-        )
+        return ApprovalResult("Succeeded", unverified)
     reason = _reason(result)
     if result.unknown:
         return ApprovalResult("Outcome unknown", f"{reason.rstrip('.')}. {_BY_HAND}".lstrip(". "))
@@ -170,7 +169,7 @@ def _describe_harm(evidence: str, done: Compensation | None) -> ApprovalResult:
     fate = {
         "rolled back": "rolled back; not known yet whether that restored it",
         "not restored": f"rolled back, but that restored nothing. {_BY_HAND}",
-        "asked": "undoing it waits for an approval",
+        "asked": "undoing it needs an approval",
         "failed": f"the rollback failed. {_BY_HAND}",
         "none": f"not undone: {done.detail}" if done and done.detail else "not undone",
     }

@@ -85,7 +85,7 @@ ENDED = JobExecution(state="succeeded", worker="w1", started_at=NOW, ended_at=NO
         ({"result": result(), "action_id": naming.GRANT}, "Succeeded", "executed"),
         (
             {"result": result(), "effect": EffectVerification(until=NOW)},
-            "Succeeded: its effect is being verified",
+            "Executed: its effect is being verified",
             "executed",
         ),
         ({"result": result(success=False, error="exit code 1")}, "Failed: exit code 1", "executed"),

@@ -27,6 +27,7 @@ from boyd.plugins.notifier.message import (
     SendError,
     approval_message,
     send_by_apprise,
+    suspension_message,
 )
 from boyd.security.links import LinkBuilder, LinkSigner
 from harness import free_port
@@ -89,8 +90,8 @@ def test_a_message_says_what_why_and_how_to_answer() -> None:
 
     assert said.title == "Approval needed: disk:clean on web1 (test)"
     assert said.text().splitlines() == [
-        "time left: 1 h 30 min, until 2026-03-02 13:30:00 UTC",
         "why: / is 97 % full",
+        "time left: 1 h 30 min, until 2026-03-02 13:30:00 UTC",
         "boyd approvals show 4711 --agent test",
         "action: disk:clean",
         'params: {"path": "/"}',
@@ -133,6 +134,33 @@ def test_an_answer_says_what_it_was_and_by_whom(values: Any, title: str) -> None
     assert "requires" not in dict(said.lines)
 
 
+def test_an_escalated_message_says_since_when_nobody_takes_care_of_it() -> None:
+    lines = dict(message("escalated").lines)
+    assert lines["escalated"] == "nobody takes care of it since 12:00:00 UTC"
+    assert "escalated" not in dict(message("half-time").lines)
+
+
+def test_a_message_about_a_problem_that_is_over_says_so_in_its_title() -> None:
+    over = message("half-time", problem_ended=True, symptoms=["disk on /"])
+    assert over.title == "Problem over, still waiting for approval: disk:clean (test)"
+    expired = message("answered", status="expired", problem_ended=True, symptoms=["disk on /"])
+    assert ("problem", "The problem is over: disk on /") in expired.lines
+
+
+def test_a_message_says_a_reason_once_that_is_also_the_situation() -> None:
+    assert "situation" not in dict(message(situation_summary="/ is 97 % full").lines)
+    assert "situation" in dict(message(situation_summary="/ is full, /var is well").lines)
+
+
+def test_what_follows_from_an_approved_action_is_in_its_thread() -> None:
+    cleaned = ENDED.patched({"id": "approval:4711"})
+    hold = Hold(action="disk:clean", kind="suspended", execution="approval:4711", since=NOW)
+    thread = message().thread
+    assert message(id="4712", undoes="approval:4711").thread == thread
+    assert suspension_message(hold, cleaned, "test").thread == thread
+    assert suspension_message(hold, ENDED, "test").thread == ""
+
+
 def test_hostile_text_stays_on_its_line_and_is_no_markup() -> None:
     decision = Decision(
         action="x", rationale="a\nrequires: nothing\x1b[2J \u202e<b>b</b>", confidence=1.0
@@ -141,10 +169,8 @@ def test_hostile_text_stays_on_its_line_and_is_no_markup() -> None:
     assert ("why", "a requires: nothing [2J <b>b</b>") in said.lines
     assert "<script>" not in said.html()
     assert "&lt;b&gt;b&lt;/b&gt;" in said.html()
-    assert (
-        len(message(decision=Decision(action="x", rationale="y" * 999, confidence=1)).lines[1][1])
-        == 500
-    )
+    long = message(decision=Decision(action="x", rationale="y" * 999, confidence=1))
+    assert len(dict(long.lines)["why"]) == 500
 
 
 # Webhooks

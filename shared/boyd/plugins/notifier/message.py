@@ -14,6 +14,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import requests
 
+from boyd import naming
 from boyd.errors import ConfigError
 from boyd.models import (
     ASKING,
@@ -26,6 +27,7 @@ from boyd.models import (
     ProcedureRecord,
     TrackRecord,
     describe_outcome,
+    start_of_wait,
 )
 
 if TYPE_CHECKING:
@@ -42,6 +44,8 @@ _HEADLINES = {
     "reminder": "Approval needed again",
     "half-time": "Still waiting for approval",
 }
+#: What comes before the long link, in this order.
+_FIRST = ("outcome", "note", "problem", "why", "time left", "escalated", "acknowledged")
 #: Control characters, and those that change the direction of text.
 _HIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]+")
 #: Inline style, because mail programs drop anything else; it wraps on the narrowest phone.
@@ -89,9 +93,9 @@ class NotificationMessage:
         )
 
     def _parts(self) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
-        """The lines up to the reason, which come before the long link, and the others."""
-        labels = [label for label, _ in self.lines]
-        end = labels.index("why") + 1 if "why" in labels else 0
+        """The lines before the long link, and the others."""
+        rest = (n for n, (label, _) in enumerate(self.lines) if label not in _FIRST)
+        end = next(rest, len(self.lines))
         return self.lines[:end], self.lines[end:]
 
 
@@ -105,7 +109,7 @@ def approval_message(
         lines=tuple(rows),
         link=link,
         command=f"boyd approvals show {item.id[:8]} --agent {item.agent_id}",
-        thread=f"approval_{item.id}",
+        thread=_thread(item.undoes) or f"approval_{item.id}",
     )
 
 
@@ -117,7 +121,7 @@ def suspension_message(hold: Hold, execution: ExecutionEntry, agent_id: str) -> 
     rows = [
         ("why", hold.reason),
         ("params", _json(execution.params)),
-        ("host", execution.host or ""),
+        ("ran on", execution.host or ""),
         ("rollback", undone),
         ("agent", agent_id),
     ]
@@ -127,6 +131,7 @@ def suspension_message(hold: Hold, execution: ExecutionEntry, agent_id: str) -> 
         lines=tuple((label, _one_line(text)) for label, text in rows if text),
         link="",
         command=f"boyd actions holds --agent {agent_id}",
+        thread=_thread(execution.id),
     )
 
 
@@ -147,6 +152,7 @@ def withdrawal_message(
         lines=tuple((label, _one_line(text)) for label, text in rows if text),
         link="",
         command=f"boyd autonomy list --agent {agent_id}",
+        thread=_thread(execution.id),
     )
 
 
@@ -169,9 +175,17 @@ def procedure_message(record: ProcedureRecord, agent_id: str) -> NotificationMes
     )
 
 
+def _thread(execution_id: str | None) -> str:
+    """The thread of the approval that had it executed; empty if it needed none."""
+    kind, approval_id = naming.parts(execution_id or "")
+    return f"approval_{approval_id}" if kind == "approval" else ""
+
+
 def _headline(item: ApprovalItem, stage: NotificationStage) -> str:
     if stage in ASKING:
-        return _HEADLINES[stage]
+        headline = _HEADLINES[stage]
+        over = f"Problem over, {headline[0].lower()}{headline[1:]}"
+        return over if item.problem_ended else headline
     if stage == "acknowledged" and item.acknowledgement is not None:
         return f"{item.acknowledgement.by} has it"
     outcome = describe_outcome(item)
@@ -185,15 +199,19 @@ def _subject(item: ApprovalItem) -> str:
 
 def _rows(item: ApprovalItem, stage: NotificationStage, now: datetime) -> Iterator[tuple[str, str]]:
     waits = stage in ASKING or stage == "acknowledged"
-    if waits:
-        yield "time left", _time_left(item, now)
-        yield "problem", item.end_of_problem or ""
-        yield "acknowledged", item.acknowledgement.describe(now) if item.acknowledgement else ""
-    else:
+    if not waits:
         outcome = describe_outcome(item)
         yield "outcome", outcome.detail if outcome is not None and stage != "answered" else ""
         yield "note", item.note or ""
+    if waits or item.status == "expired":
+        yield "problem", item.end_of_problem or ""
     yield "why", item.decision.rationale
+    if waits:
+        yield "time left", _time_left(item, now)
+        if stage == "escalated":
+            since = start_of_wait(item, now)
+            yield "escalated", f"nobody takes care of it since {since:%H:%M:%S} UTC"
+        yield "acknowledged", item.acknowledgement.describe(now) if item.acknowledgement else ""
     for hold in item.in_flight if waits else ():
         yield "in flight", hold.course
     for reason in item.instead_of:
@@ -201,7 +219,8 @@ def _rows(item: ApprovalItem, stage: NotificationStage, now: datetime) -> Iterat
     yield "action", _label(item.action_name, item.action_id)
     yield "params", _json(item.params)
     yield "risk", item.risk or "unknown"
-    yield "situation", item.situation_summary or ""
+    if item.situation_summary != item.decision.rationale:
+        yield "situation", item.situation_summary or ""
     yield "undoes", _output_text(item.undone)
     yield "preview", _output_text(item.preview)
     yield "requested by", " and ".join(item.askers)
