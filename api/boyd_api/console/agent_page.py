@@ -85,6 +85,8 @@ class ConditionGroup:
     @property
     def title(self) -> str:
         """Their number and condition, such as `9 quiet`."""
+        if self.name == "waits for you":
+            return counted(len(self.agents), "waits for an answer", "wait for an answer")
         return f"{len(self.agents)} {self.name}"
 
 

@@ -17,7 +17,9 @@ from boyd.models import (
     ExecutionEntry,
     LoopResult,
     ProcedureRecord,
+    describe_outcome,
 )
+from boyd.models.approval_outcome import has_executed
 from boyd.runtime import Resolution
 from boyd.store import Verdict
 from boyd_api.console.agent_page import read_vital_signs
@@ -177,7 +179,6 @@ class Evidence:
         action: the action, with its reversibility; None if the agent no longer has it.
         earlier: its latest executions.
         investigations: the ids of the investigations that wait for it.
-        execution: its own execution, if it was approved.
         procedure: the procedure that it has started.
     """
 
@@ -185,7 +186,6 @@ class Evidence:
     action: ActionInfo | None
     earlier: list[ExecutionEntry]
     investigations: list[str]
-    execution: ExecutionEntry | None
     procedure: ProcedureRecord | None
 
 
@@ -256,6 +256,7 @@ def _show(
         status,
         item=item,
         evidence=_evidence(page, item),
+        outcome=describe_outcome(item) if has_executed(item) else None,
         why_not=why_not,
         stop=stop,
         asked=verb if _can_be_given(item, verb, stop) else "",
@@ -284,7 +285,6 @@ def _evidence(page: PageRequest, item: ApprovalItem) -> Evidence:
         next((manifest for manifest in actions if manifest.id == item.action_id), None),
         action_routes.executions(page.ctx, query).executions,
         [id for kind, id in map(naming.parts, item.wakes) if kind == "investigation"],
-        agent.store.executions.get(naming.approval(item.id)) if item.result else None,
         agent.store.procedures.get(naming.approval(item.id)) if item.plan else None,
     )
 

@@ -45,6 +45,11 @@ class Inbox:
         """The number of approvals for the reader, with a `+` if there are others."""
         return f"{len(self.mine)}{'+' * self.more}"
 
+    @cached_property
+    def mine_of(self) -> set[str]:
+        """The agents with approvals for the reader."""
+        return {item.agent_id for item in self.mine}
+
 
 def read_inbox(page: PageRequest, agents: list[str]) -> Inbox:
     """Read the approvals of these agents that wait, and sort them by who may answer."""

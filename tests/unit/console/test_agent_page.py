@@ -71,6 +71,18 @@ def test_the_problem_what_waits_and_what_was_done_come_before_the_ring(
     assert "Waits for you : 1 approval to answer" in page.text
 
 
+def test_an_agent_whose_approvals_others_answer_does_not_wait_for_the_reader(
+    site: Site, lab: Lab, ann: Browser
+) -> None:
+    for _ in range(3):
+        lab.run()
+    reader = Browser(site, site.key("read", person=True))
+    for path in ("/console/agents", PAGE):
+        assert "Waits for you" in ann.get(path).text
+        assert "Waits for others" in reader.get(path).text
+    assert "1 waits for an answer" in reader.get("/console/agents").text
+
+
 def test_the_page_shows_the_last_iteration_and_a_mark_for_each(ann: Browser, lab: Lab) -> None:
     for _ in range(3):
         lab.run()

@@ -10,7 +10,8 @@ from unittest import mock
 import pytest
 
 from api_kit import Site
-from boyd.models import Review
+from boyd.models import Compensation, EffectVerification, Review, describe_outcome, utc_now
+from boyd.store import AgentStore
 from boyd_api.console import session as sessions_of_browsers
 from console_kit import Browser
 
@@ -32,6 +33,43 @@ def test_the_page_shows_everything_that_is_approved(alice: Browser, desk: Site) 
     assert "no, the action has no rollback" in shown.text
     assert "reversibility unknown" in shown.text
     assert "Policy: one approval, by anyone, not by the requester." in shown.text
+
+
+def test_the_page_begins_with_the_reason_and_the_target(alice: Browser, desk: Site) -> None:
+    id = desk.waiting()
+    desk.lab.client.hset(f"boyd:{{desk}}:approval:{id}", "target", "web-3")
+    page = alice.get(page_of(id))
+
+    assert "desk wants to run desk:publish on web-3" in page.text
+    item = desk.lab.store.approvals.get(id)
+    assert item is not None
+    assert page.source.index(item.decision.rationale) < page.source.index("answer=approve")
+
+
+def test_the_page_says_the_outcome_as_messages_do(
+    alice: Browser, desk: Site, done: list[str]
+) -> None:
+    id = desk.waiting()
+    alice.send(alice.get(f"{page_of(id)}?answer=approve").form("/answer"))
+    assert done
+    effect = EffectVerification(
+        verdict="worse",
+        evidence="it got slower",
+        until=utc_now(),
+        checks=1,
+        ended_at=utc_now(),
+        compensation=Compensation(state="asked", approval="4711-2"),
+    )
+    item = desk.lab.store.find_approval(id)
+    assert item is not None
+    judged = item.patched({"effect": effect})
+    with mock.patch.object(AgentStore, "find_approval", return_value=judged):
+        page = alice.get(page_of(id))
+
+    outcome = describe_outcome(judged)
+    assert outcome is not None
+    assert f"{outcome.words} : {outcome.detail}" in page.text
+    assert f'href="{page_of("4711-2")}"' in page.source
 
 
 def test_the_page_shows_what_a_reviewer_objects_to(alice: Browser, desk: Site) -> None:
@@ -114,7 +152,7 @@ def test_an_answer_takes_two_steps_and_is_then_true(
     assert "approved by alice" in after.text
     assert "“go”" in after.text
     assert "Execution: succeeded" in after.text
-    assert "Not verified: the call returned" in after.text
+    assert "Succeeded : nothing verifies its effect" in after.text
     assert not [one for one in ("answer=approve", "answer=deny") if one in after.source]
 
 

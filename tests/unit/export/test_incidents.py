@@ -154,6 +154,30 @@ def test_the_outcome_says_whether_it_helped(state: str, sentence: str) -> None:
     assert incident.outcome == sentence
 
 
+@pytest.mark.parametrize(
+    ("verdict", "sentence"),
+    [
+        ("effective", "made it worse and was undone: action by eve"),
+        ("no effect", "made it worse, and undoing it restored nothing: action by eve"),
+        ("being verified", "made it worse: action by eve"),
+    ],
+)
+def test_the_outcome_says_whether_undoing_it_by_hand_has_helped(
+    verdict: str, sentence: str
+) -> None:
+    undo = {"ref": "rollback:loop:1", "by": "ann"}
+    events = [
+        event("anomaly", 0, 1),
+        event("action", 0, 1, "succeeded", ref="loop:1", by="eve"),
+        event("verdict", 1, 2, "worse", ref="loop:1"),
+        event("action", 3, 4, "succeeded", **undo),
+        event("verdict", 4, 5, verdict, **undo),
+    ]
+    (incident,), _ = group(events)
+
+    assert incident.outcome == sentence
+
+
 def test_the_outcome_without_a_verdict_claims_no_effect() -> None:
     unchecked = event("action", 0, 1, "succeeded")
     (with_action,), _ = group([event("anomaly", 0, 1), unchecked])

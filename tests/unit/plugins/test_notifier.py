@@ -152,7 +152,7 @@ def test_a_message_says_a_reason_once_that_is_also_the_situation() -> None:
     assert "situation" in dict(message(situation_summary="/ is full, /var is well").lines)
 
 
-def test_what_follows_from_an_approved_action_is_in_its_thread() -> None:
+def test_a_rollback_and_a_suspension_are_in_the_thread_of_the_action() -> None:
     cleaned = ENDED.patched({"id": "approval:4711"})
     hold = Hold(action="disk:clean", kind="suspended", execution="approval:4711", since=NOW)
     thread = message().thread

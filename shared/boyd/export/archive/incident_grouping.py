@@ -6,7 +6,7 @@ action runs or is verified, or less than `QUIET` has passed since the last of th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -34,6 +34,8 @@ _STATES = {
     "succeeded": "effect not checked",
     "unknown": "outcome unknown, lost while it ran",
 }
+#: What the verdict on its rollback makes of an action that made it worse.
+_UNDOINGS = {"effective": ", undone", "no effect": ", not restored"}
 
 
 @dataclass(frozen=True)
@@ -136,11 +138,11 @@ def _incident(events: Sequence[TargetEvent]) -> Incident:
 
 def _outcome(events: Sequence[TargetEvent]) -> str:
     """The actions with their effects, and the approval that waits, in one line."""
-    verdicts = {event.ref: event for event in events if event.kind == "verdict"}
+    verdicts = {event.ref: event.state for event in events if event.kind == "verdict"}
     actions = [
         event for event in events if event.kind == "action" and not naming.is_rollback(event.ref)
     ]
-    done = [_effect(action, verdicts.get(action.ref)) for action in actions]
+    done = [_effect(action, verdicts) for action in actions]
     left = len(done) - _MOST_ACTIONS
     parts = [f"{counted(left, 'earlier action')}" if left > 0 else "", *done[-_MOST_ACTIONS:]]
     waiting = [event.title for event in events if event.kind == "approval" and event.is_open]
@@ -148,7 +150,10 @@ def _outcome(events: Sequence[TargetEvent]) -> str:
     return "; ".join(filter(None, parts)) or "no action ran"
 
 
-def _effect(action: TargetEvent, verdict: TargetEvent | None) -> str:
+def _effect(action: TargetEvent, verdicts: Mapping[str, str]) -> str:
     by = f" by {action.by}" if action.by else ""
-    state = verdict.state if verdict else action.state
+    state = verdicts.get(action.ref, action.state)
+    if state == "worse":
+        # A rollback that a person had to approve is an execution with a verdict of its own.
+        state += _UNDOINGS.get(verdicts.get(naming.rollback(action.ref), ""), "")
     return f"{_STATES.get(state, state)}: {action.title}{by}"
