@@ -72,14 +72,15 @@ def init(folder: Path, name: str | None, watch: list[str], notify: list[str]) ->
     for path in (agent, plugin):
         if path.exists():
             raise ConfigError(f"{path} already exists; nothing was written")
-    title = name or _title(folder)
+    title, id = (name, _slug(name)) if name else _names_after(folder)
     watch, notify = _check_watch(watch), _check_notify(notify)
     if output.can_ask():
-        title = name or click.prompt(_NAME, default=title)
+        answer = name or click.prompt(_NAME, default=title)
+        title, id = (title, id) if answer == title else (answer, _slug(answer))
         watch = watch or _ask(_WATCH, _check_watch)
         notify = notify or _ask(_NOTIFY, _check_notify)
     values = {
-        "id": _slug(folder.resolve().name if title == _title(folder) else title),
+        "id": id,
         "name": _quote(title),
         "file": agent.name,
         "mounts": _quote(["/", *(word for word in watch if word.startswith("/"))]),
@@ -89,11 +90,16 @@ def init(folder: Path, name: str | None, watch: list[str], notify: list[str]) ->
         agent: load_template("agent.toml").substitute(values),
         plugin: load_template("hello.py").substitute(),
     }
-    for path, text in texts.items():
+    try:
+        contents = {path: text.encode() for path, text in texts.items()}
+    except UnicodeEncodeError as error:
+        reason = f"{error.object[error.start]!r} in a name or an address is not UTF-8"
+        raise ConfigError(f"{reason}; nothing was written") from None
+    for path, content in contents.items():
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("x", encoding="utf-8") as file:
-                file.write(text)
+            with path.open("xb") as file:
+                file.write(content)
         except OSError as error:
             raise ConfigError(f"{path} cannot be written: {error.strerror}") from None
         output.say(f"wrote {path}")
@@ -101,17 +107,18 @@ def init(folder: Path, name: str | None, watch: list[str], notify: list[str]) ->
     output.say(f"Next: {boyd} check {reference} && {boyd} up {reference}")
 
 
-def _title(folder: Path) -> str:
-    """The name of an agent in *folder*.
+def _names_after(folder: Path) -> tuple[str, str]:
+    """The name and the id of an agent in *folder*.
 
     Raises:
         ConfigError: no agent can be called after a folder that is to be made.
     """
     name = folder.resolve().name
+    id = _slug(name)
     if not folder.exists() and not _PLAIN.fullmatch(name):
         problem = f"{name!r} is not a valid agent id: use letters, digits, '.', '_' and '-'"
-        raise ConfigError(f"{problem}, as in {_slug(name)}; nothing was written")
-    return re.sub(r"[-_.]+", " ", _slug(name)).strip().capitalize()
+        raise ConfigError(f"{problem}, as in {id}; nothing was written")
+    return re.sub(r"[-_.]+", " ", id).strip().capitalize(), id
 
 
 def _slug(name: str) -> str:
@@ -202,5 +209,5 @@ def _endpoint_ids(urls: Sequence[str]) -> list[str]:
 
 
 def _quote(value: str | Sequence[str]) -> str:
-    """Write a value as TOML; unlike JSON it has no surrogate escapes."""
-    return json.dumps(value, ensure_ascii=False)
+    """Write a value as TOML: unlike JSON it escapes DEL, and has no escapes of surrogates."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from boyd.agent import load_agent
+from boyd.errors import ConfigError
 from boyd_cli import boyd, output
 
 
@@ -46,6 +47,21 @@ def test_names_in_any_script_and_addresses_of_one_path_are_kept_apart(tmp_path: 
         "shop.example-2",
         "shop.example-3",
     ]
+
+
+@pytest.mark.parametrize("name", ["web", "a\x7fb", "C:\\web"])
+def test_a_given_name_may_differ_from_any_name_of_a_folder(tmp_path: Path, name: str) -> None:
+    init(str(tmp_path / "my agent"), "--name", name)
+
+    assert load_agent(str(tmp_path / "my agent" / "agent.toml")).info.name == name
+
+
+def test_a_name_that_is_not_utf_8_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    done = CliRunner().invoke(boyd, ["init", str(tmp_path / "first"), "--name", "\udcff"])
+
+    assert isinstance(done.exception, ConfigError)
+    assert "is not UTF-8" in str(done.exception)
+    assert not (tmp_path / "first").exists()
 
 
 def test_without_options_the_agent_observes_this_host(tmp_path: Path) -> None:
