@@ -125,7 +125,8 @@ class Rota(BaseModel):
             # The error itself would show the address.
             return RotaError(f"the request failed: {type(error).__name__}")
         except Exception as error:  # noqa: BLE001 - whatever a broken rota makes its readers raise
-            return RotaError(f"it is not readable: {type(error).__name__}")
+            form = "an answer of PagerDuty" if self.pagerduty else "an iCalendar file"
+            return RotaError(f"it is not {form}: {type(error).__name__}")
 
     def _in_calendar(self, at: datetime, http: Session, timeout: float) -> Iterator[str]:
         local = at.astimezone(ZoneInfo(self.timezone))
