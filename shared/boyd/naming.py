@@ -192,11 +192,6 @@ def parts(name: str) -> tuple[str, str]:
     return kind, id
 
 
-def is_step(name: str) -> bool:
-    """Report whether that execution is a step of a procedure."""
-    return parts(name)[0] == _STEP
-
-
 def is_rollback(name: str) -> bool:
     """Report whether that execution undoes another one."""
     return parts(name)[0] == _ROLLBACK

@@ -297,11 +297,6 @@ class ProcedureRecord(Model):
         return self.state in ("succeeded", "failed", "cancelled")
 
     @property
-    def is_compensating(self) -> bool:
-        """True if it goes back, also while it is stopped."""
-        return any(step.compensation for step in self.progress) or self.state == "compensating"
-
-    @property
     def compensated(self) -> list[str]:
         """The ids of the steps that were compensated, the latest first."""
         pairs = zip(self.steps, self.progress, strict=False)

@@ -29,8 +29,6 @@ _SALT = "boyd.approval-link"
 class LinkProblem(StrEnum):
     """A reason to refuse the answer of a signed link."""
 
-    #: It was not signed with this secret, or was altered.
-    FORGED = "forged"
     #: Its deadline has passed.
     EXPIRED = "expired"
     #: It has answered already.
