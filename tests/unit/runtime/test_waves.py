@@ -165,10 +165,9 @@ def test_the_next_wave_begins_after_the_verdicts_of_the_last() -> None:
 
 def test_no_more_targets_than_may_are_in_flight() -> None:
     fleet = Fleet()
-    fleet.start(at_once=3, settings={"verify": lambda params: None})
-    record = fleet.lab.store.procedures.all()[0]
+    record = fleet.start(at_once=3, settings={"verify": lambda params: None})
 
-    assert wave(record).busy <= 3
+    assert (wave(record).busy, len(fleet.done)) == (3, 3)
 
 
 def test_it_waits_for_a_person_at_the_limit_of_failures() -> None:
