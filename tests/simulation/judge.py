@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from math import inf
 from typing import Any
 
 from boyd.models import ActionResult
 from simulation.scenarios import INTERVAL
-from simulation.world import BEGIN, OF_MESSAGES, OF_PROCESSES, Answer, World
+from simulation.world import BEGIN, OF_MESSAGES, OF_PROCESSES, Answer, Effect, World
 
 #: Seconds within which an action whose only worker has crashed is reported.
 REPORT = 20.0
@@ -159,6 +160,7 @@ class Judge:
             over = effect.kind == "end" and (
                 effect.target not in verified or effect.execution.startswith("rollback:")
             )
+            over |= undoes and self._is_struck(effect)
             # A rollback that was claimed and lost before it began is over, too: nobody repeats it.
             lost = (
                 effect.execution == "worse"
@@ -167,6 +169,19 @@ class Judge:
             )
             if over or lost or effect.execution == "effective":
                 busy.pop(effect.target, None)
+
+    def _is_struck(self, begin: Effect) -> bool:
+        """Check for a fault of its process after a *begin*: its outcome may be unknown then."""
+        ends = [
+            effect.at
+            for effect in self.world.effects
+            if (effect.kind, effect.execution) == ("end", begin.execution)
+        ]
+        end = min(ends, default=inf)
+        return any(
+            begin.at <= at <= end and process == begin.process and fault.kind in OF_PROCESSES
+            for at, process, fault in self.world.past
+        )
 
     def _cancellations(self) -> Iterator[str]:
         for id, answer in self._answers["call-cancel"]:
