@@ -15,7 +15,7 @@ from simulation.edges import surround
 from simulation.judge import Judge
 from simulation.scenarios import Scenario
 from simulation.store import SimulatedRedis
-from simulation.strategies import PriorityStrategy, Strategy, UniformStrategy
+from simulation.strategies import PriorityStrategy, Strategy
 from simulation.world import BEGIN, EffectKind, Fault, FaultKind, World
 
 #: Scripts that only come to recover from another fault, with how often they are struck.
@@ -174,5 +174,5 @@ def _points(scenario: Scenario) -> Sequence[tuple[str, int]]:
 
 def _strategy(random: Random) -> Strategy:
     if random.random() < 0.5:
-        return UniformStrategy(random)
+        return Strategy(random)
     return PriorityStrategy(random, STEPS, changes=random.randint(0, 3))

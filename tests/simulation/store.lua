@@ -260,21 +260,9 @@ function commands.PERSIST(args)
   end
   return had and 1 or 0
 end
-function commands.PTTL(args)
-  local held = entry(args[1])
-  return not held and -2 or not held.until_us and -1 or math.ceil((held.until_us - now_us) / 1000)
-end
 function commands.GET(args)
   local held = entry(args[1], 'string')
   return held and held.items or false
-end
-function commands.MGET(args)
-  local list = {}
-  for i, key in ipairs(args) do
-    local held = entry(key)
-    list[i] = held and held.kind == 'string' and held.items or false
-  end
-  return list
 end
 function commands.SET(args)
   local options, held = options_of(args, 3), entry(args[1])

@@ -4,23 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
-from typing import Protocol
 
 from greenlet import greenlet
 
 
-class Strategy(Protocol):
-    """Chooses the next task, and how long a command takes."""
-
-    def choose(self, ready: Sequence[greenlet], steps: int) -> greenlet:
-        """One of the tasks that can go on."""
-
-    def latency(self) -> float:
-        """Seconds that a command takes."""
-
-
-class UniformStrategy:
-    """Chooses any task with the same probability."""
+class Strategy:
+    """Chooses any task with the same probability, and how long a command takes."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -34,7 +23,7 @@ class UniformStrategy:
         return max(0.0, self._random.uniform(-0.002, 0.004))
 
 
-class PriorityStrategy:
+class PriorityStrategy(Strategy):
     """Chooses the task of the highest priority, which falls at a few random steps.
 
     Probabilistic concurrency testing (Burckhardt et al., ASPLOS 2010): an ordering bug of depth
@@ -42,7 +31,7 @@ class PriorityStrategy:
     """
 
     def __init__(self, random: Random, steps: int, changes: int) -> None:
-        self._random = random
+        super().__init__(random)
         self._priorities: dict[greenlet, float] = {}
         self._changes = {random.randrange(steps) for _ in range(changes)}
         self._lowest = 0.0
