@@ -71,7 +71,7 @@ from boyd.store.login_sessions import digest
 from boyd.store.server.connection import Client
 from boyd.store.server.scripts import ScriptCall, Scripts, source_of
 from harness import patient_client
-from kit import LAX, execution_request, person, seen, slot_around
+from kit import LAX, READS, execution_request, person, seen, slot_around
 from lua_scripts import NAMES
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
@@ -85,15 +85,6 @@ USER = "tried"
 COMMAND = re.compile(r"redis\.p?call\('(\w+)'")
 
 Snapshot = dict[str, tuple[bytes, bool]]
-#: How the value of a key of each type is read.
-READS: dict[str, Callable[[Any, str], object]] = {
-    "hash": lambda pipe, key: pipe.hgetall(key),
-    "zset": lambda pipe, key: pipe.zrange(key, 0, -1, withscores=True),
-    "set": lambda pipe, key: pipe.smembers(key),
-    "list": lambda pipe, key: pipe.lrange(key, 0, -1),
-    "stream": lambda pipe, key: pipe.xrange(key),
-    "string": lambda pipe, key: pipe.get(key),
-}
 
 
 class Trial:

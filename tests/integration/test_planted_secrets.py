@@ -24,6 +24,7 @@ from boyd.testing import ScriptedModel
 from boyd.testing.model_server import call, say
 from cli_kit import Cli
 from harness import Deployment, wait_until
+from kit import READS
 from plugin_kit import Site, site
 from secret_kit import EmulatedVault, secret_server
 from tracing_kit import Sink
@@ -225,15 +226,7 @@ def read_all(world: World) -> None:
 
 def values_in_redis(url: str) -> Iterator[bytes]:
     """Every key and value, and its serialized form, as a backup has it."""
-    client = redis.Redis.from_url(url)
-    reads: dict[Any, Any] = {
-        b"string": client.get,
-        b"hash": client.hgetall,
-        b"list": lambda key: client.lrange(key, 0, -1),
-        b"set": client.smembers,
-        b"zset": lambda key: client.zrange(key, 0, -1),
-        b"stream": client.xrange,
-    }
+    client: Any = redis.Redis.from_url(url)
 
     def flatten(value: Any) -> Iterator[bytes]:
         if isinstance(value, bytes):
@@ -246,7 +239,7 @@ def values_in_redis(url: str) -> Iterator[bytes]:
 
     for key in client.scan_iter():
         yield key
-        yield from flatten(reads[client.type(key)](key))
+        yield from flatten(READS[client.type(key).decode()](client, key))
         yield client.dump(key) or b""
     client.close()
 

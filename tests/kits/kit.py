@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from boyd import Agent, Decision, Observation, Plugin, SituationAssessment
@@ -83,6 +84,23 @@ def plugin(*components: Component, id: str = "p", **hooks: Any) -> Plugin:
 def agent(*components: Component, **settings: Any) -> Agent:
     """An agent with one plugin of *components*."""
     return Agent("test", plugins=[plugin(*components)], **settings)
+
+
+#: What reads a key of each type, with a client or a pipeline.
+READS: dict[str, Callable[[Any, str], Any]] = {
+    "hash": lambda client, key: client.hgetall(key),
+    "zset": lambda client, key: client.zrange(key, 0, -1, withscores=True),
+    "set": lambda client, key: client.smembers(key),
+    "list": lambda client, key: client.lrange(key, 0, -1),
+    "stream": lambda client, key: client.xrange(key),
+    "string": lambda client, key: client.get(key),
+}
+
+
+def everything(lab: Lab) -> Iterator[str]:
+    """All that Redis holds, as text."""
+    for key in lab.client.scan_iter():
+        yield f"{key} {READS[lab.client.type(key)](lab.client, key)}"
 
 
 #: One approval, of anybody.

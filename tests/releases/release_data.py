@@ -21,6 +21,7 @@ from boyd.store.server.connection import Client
 from boyd.text.version import VERSION
 from clusters import every_key
 from harness import Deployment, patient_client
+from kit import READS
 
 FOLDER = Path(__file__).parent
 #: Stands for the address of the model and of the receiver of callbacks.
@@ -108,17 +109,11 @@ def _commit() -> str:
 
 
 def _describe(client: Client, key: str) -> dict[str, Any]:
-    kind = client.type(key)
-    readers: Mapping[str, Any] = {
-        "string": lambda: client.get(key),
-        "hash": lambda: client.hgetall(key),
-        "list": lambda: client.lrange(key, 0, -1),
-        "set": lambda: sorted(client.smembers(key)),
-        "zset": lambda: dict(client.zrange(key, 0, -1, withscores=True)),
-        "stream": lambda: client.xrange(key),
-    }
-    expires = client.pexpiretime(key)
-    return {"type": kind, **({"expires": expires} if expires > 0 else {}), "value": readers[kind]()}
+    kind, expires = client.type(key), client.pexpiretime(key)
+    value = READS[kind](client, key)
+    if kind in ("set", "zset"):
+        value = sorted(value) if kind == "set" else dict(value)
+    return {"type": kind, **({"expires": expires} if expires > 0 else {}), "value": value}
 
 
 def _store(client: Any, key: str, described: Mapping[str, Any]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from boyd.models import ActionResult, Decision
 from boyd.plugin import strategy, tool
 from boyd.testing import Lab
 from boyd.text.redaction import redactor
+from kit import everything
 
 URL, ASSIGNED, OPTION = "hunter2abc", "tr0ub4dor3", "0ption-of-a-plugin"
 SAID = f"postgres://u:{URL}@db/x refused password={ASSIGNED}, asked {OPTION}"
@@ -62,24 +62,8 @@ class Leaky(Plugin):
         raise RuntimeError(SAID)
 
 
-def stored(lab: Lab) -> Iterator[str]:
-    """Everything that is in Redis, as text."""
-    client: Any = lab.store._client
-    for key in client.keys("*"):
-        kind = client.type(key)
-        read = {
-            "string": client.get,
-            "hash": client.hgetall,
-            "list": lambda key: client.lrange(key, 0, -1),
-            "set": client.smembers,
-            "zset": lambda key: client.zrange(key, 0, -1),
-            "stream": client.xrange,
-        }[kind if isinstance(kind, str) else kind.decode()]
-        yield f"{key} {read(key)}"
-
-
 def leaks(lab: Lab) -> list[str]:
-    return [one for one in stored(lab) if any(s in one for s in (URL, ASSIGNED, OPTION))]
+    return [text for text in everything(lab) if any(s in text for s in (URL, ASSIGNED, OPTION))]
 
 
 @pytest.fixture
@@ -125,7 +109,7 @@ def test_a_secret_after_the_part_of_an_error_that_is_kept_does_not_show_by_half(
     lab = Lab(Agent("a", plugins=[Long()]))
     lab.run()
 
-    assert not [one for one in stored(lab) if "s3cret" in one]
+    assert not [text for text in everything(lab) if "s3cret" in text]
 
 
 def test_secret_options_of_a_plugin_are_redacted_everywhere() -> None:
