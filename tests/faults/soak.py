@@ -13,13 +13,14 @@ import os
 import re
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Self
+
+from plugin_kit import site
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "kits"))
@@ -104,7 +105,9 @@ class Soak:
             "BOYD_AUDIT_KEEP": "100",
             "BOYD_CALLBACKS__ALLOW_PRIVATE": "true",
         }
-        self._receiver = Receiver()
+        self._stack = ExitStack()
+        self._receiver = self._stack.enter_context(site())
+        self._receiver.status = 204
         self._session = requests.Session()
         self._store = self._deployment.agent("soak")
         self._launcher = self._deployment.launcher("soak", "event-driven")
@@ -123,7 +126,7 @@ class Soak:
         self._session.close()
         self._deployment.__exit__()
         self._redis.signal(9)
-        self._receiver.close()
+        self._stack.close()
         tidy()
 
     def run(self, iterations: int) -> Census:
@@ -210,29 +213,6 @@ def _jobs(client: Any) -> list[str]:
 def _resident(pid: int) -> int:
     process = psutil.Process(pid)
     return sum(one.memory_info().rss for one in (process, *process.children(recursive=True)))
-
-
-class Receiver:
-    """Takes every callback."""
-
-    def __init__(self) -> None:
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                self.rfile.read(int(self.headers["Content-Length"]))
-                self.send_response(204)
-                self.end_headers()
-
-            def log_message(self, *_: object) -> None:
-                """Say nothing."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}/hook"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    def close(self) -> None:
-        """End."""
-        self._server.shutdown()
-        self._server.server_close()
 
 
 def table(before: Census, after: Census) -> str:

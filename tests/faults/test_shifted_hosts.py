@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import base64
-import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import Any, Self
+from typing import Any
 
 import pytest
 import redis
@@ -18,6 +17,7 @@ from standardwebhooks import Webhook
 
 from faults.clocks import Clock, missing, tidy
 from harness import Deployment, wait_until
+from http_kit import Handler, serve
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.long]
 
@@ -149,16 +149,16 @@ def test_a_callback_is_repeated_when_it_is_due_and_its_signature_is_in_time(
 ) -> None:
     deployment, ahead, _ = shifted
     headers = deployment.key("client", "admin")
-    with Receiver() as receiver:
-        body = {"title": "call", "description": "back", "callbackUrl": receiver.url}
+    with receiver() as (url, taken):
+        body = {"title": "call", "description": "back", "callbackUrl": url}
         made = requests.post(f"{ahead}/runs", json=body, headers=headers, timeout=60).json()
-        wait_until(lambda: len(receiver.taken) == 2, 20)
+        wait_until(lambda: len(taken) == 2, 20)
         wait_until(lambda: _delivered(ahead, made["id"], headers), 10)
         told = requests.get(f"{ahead}/runs/{made['id']}/callback", headers=headers, timeout=60)
-    [first, second] = receiver.taken
+    [first, second] = taken
 
     assert 4.4 < second.at - first.at < NEAR
-    for one, delivery in zip(receiver.taken, told.json()["deliveries"], strict=True):
+    for one, delivery in zip(taken, told.json()["deliveries"], strict=True):
         assert Webhook(SECRET).verify(one.body, one.headers)["runId"] == made["id"]
         assert abs(_at(delivery["at"]) - int(one.headers["webhook-timestamp"])) < NEAR
 
@@ -177,30 +177,16 @@ class Taken:
         self.at = time.monotonic()
 
 
-class Receiver:
+@contextmanager
+def receiver() -> Iterator[tuple[str, list[Taken]]]:
     """Refuses the first callback, and takes the second; its own clock is the true one."""
+    taken: list[Taken] = []
 
-    def __init__(self) -> None:
-        taken: list[Taken] = []
-        self.taken = taken
+    class Receiver(Handler):
+        def answer(self) -> None:
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            taken.append(Taken(headers, self.read_body().decode()))
+            self.reply(503 if len(taken) == 1 else 204)
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-                taken.append(Taken({k.lower(): v for k, v in self.headers.items()}, body))
-                self.send_response(503 if len(taken) == 1 else 204)
-                self.end_headers()
-
-            def log_message(self, *_: object) -> None:
-                """Say nothing."""
-
-        self._server = HTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}/hook"
-
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+    with serve(Receiver) as url:
+        yield f"{url}/hook", taken

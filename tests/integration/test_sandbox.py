@@ -8,9 +8,7 @@ import pwd
 import subprocess
 import sys
 import sysconfig
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any, get_args
 
@@ -20,25 +18,13 @@ from boyd.errors import Overrun
 from boyd.models import LimitName, Sandbox
 from boyd.sandbox import confined_call, host_means
 from boyd.sandbox.confined_call import CannotConfine, ConfinedAnswer, Isolation
+from plugin_kit import site
 
 ROOT = Path(__file__).parents[2]
 BOTH: tuple[Isolation, ...] = get_args(Isolation)
 NOBODY = "nobody"
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
-
-
-class Page(BaseHTTPRequestHandler):
-    """Answers every request."""
-
-    def do_GET(self) -> None:
-        """Greet."""
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(b"hello")
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
 
 
 @pytest.fixture(autouse=True)
@@ -73,11 +59,8 @@ def _may_run(program: str) -> bool:
 @pytest.fixture
 def page() -> Iterator[str]:
     """The host and port of a server on this machine."""
-    server = HTTPServer(("127.0.0.1", 0), Page)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    with site() as served:
+        yield served.url.removeprefix("http://")
 
 
 def tried(

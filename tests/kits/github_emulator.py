@@ -15,12 +15,14 @@ import re
 import sys
 import threading
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from jsonschema import Draft4Validator
+
+from http_kit import Handler
 
 API: dict[str, Any] = json.loads(
     (Path(__file__).parents[1] / "data/github/rest_api.json").read_text()
@@ -302,14 +304,14 @@ def _one(items: list[Any], key: str, value: str) -> Any:
     raise Refusal(404, "Not Found")
 
 
-class Handler(BaseHTTPRequestHandler):
+class ApiHandler(Handler):
     """Serves the API; what tests arrange and look at is under `/emulator`."""
 
     repository: GitRepository
     lock = threading.Lock()
 
-    def _serve(self) -> None:
-        text = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+    def answer(self) -> None:
+        text = self.read_body()
         body = json.loads(text) if text else None
         with self.lock:
             state = self.repository.state
@@ -323,7 +325,12 @@ class Handler(BaseHTTPRequestHandler):
             held = state["hold"] and self.command == "POST" and self.path.endswith(state["hold"])
         if held:
             threading.Event().wait()
-        self._send(status, b"" if found is None else json.dumps(found).encode())
+        state = self.repository.state
+        limits = {
+            "X_RateLimit_Remaining": str(max(0, state["remaining"])),
+            "X_RateLimit_Reset": str(state.get("reset", 0)),
+        }
+        self.reply(status, b"" if found is None else json.dumps(found).encode(), **limits)
 
     def _answer(self, body: Any) -> tuple[int, Any]:
         if self.repository.state["remaining"] <= 0:
@@ -333,19 +340,7 @@ class Handler(BaseHTTPRequestHandler):
         except Refusal as refusal:
             return refusal.status, {"message": str(refusal)}
 
-    def _send(self, status: int, content: bytes) -> None:
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(content)))
-        self.send_header("X-RateLimit-Remaining", str(max(0, self.repository.state["remaining"])))
-        self.send_header("X-RateLimit-Reset", str(self.repository.state.get("reset", 0)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    do_GET = do_POST = do_PATCH = do_DELETE = _serve  # noqa: N815 - the names that the base looks for
-
-    def log_message(self, format: str, *args: object) -> None: ...
-
 
 if __name__ == "__main__":
-    Handler.repository = GitRepository(Path(sys.argv[2]))
-    ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+    ApiHandler.repository = GitRepository(Path(sys.argv[2]))
+    ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), ApiHandler).serve_forever()

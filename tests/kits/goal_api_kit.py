@@ -7,7 +7,6 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -58,6 +57,7 @@ from boyd_goals.state import (
     ToolDecision,
     ToolPlan,
 )
+from http_kit import Handler, serve
 
 SCORES = (
     "[score=0.98: base=0.80 recency=-0.00 novelty=+0.15"
@@ -449,45 +449,26 @@ class ImaginaryMind:
         return 200, SymbolList(symbols=["cat"] if given["query"] == "cats" else [])
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Handler):
     """Lets the imaginary mind answer."""
 
     protocol_version = "HTTP/1.1"
     wbufsize = -1  # or each answer waits for the kernel to put its parts together
     mind: ImaginaryMind
 
-    def _any(self) -> None:
-        size = int(self.headers.get("Content-Length", 0))
-        body = json.loads(self.rfile.read(size)) if size else None
+    def answer(self) -> None:
+        text = self.read_body()
         address = urlsplit(self.path)
-        path = address.path.removeprefix("/api/v0")
-        status, document = self.mind.answer(
-            self.command, path, dict(parse_qsl(address.query)), body
-        )
-        text = json.dumps(document, default=Model.to_wire).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
-    do_GET = do_POST = _any  # noqa: N815  # so they have to be called
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        path, query = address.path.removeprefix("/api/v0"), dict(parse_qsl(address.query))
+        body = json.loads(text) if text else None
+        status, document = self.mind.answer(self.command, path, query, body)
+        content = json.dumps(document, default=Model.to_wire).encode()
+        self.reply(status, content, Content_Type="application/json")
 
 
 @contextmanager
 def thinking() -> Iterator[tuple[ImaginaryMind, str]]:
     """A mind, and the URL of the API before it."""
     mind = ImaginaryMind()
-    handler = type("Handler", (_Handler,), {"mind": mind})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever, args=[0.05])
-        thread.start()
-        try:
-            yield mind, f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with serve(type("MindHandler", (_Handler,), {"mind": mind})) as url:
+        yield mind, url

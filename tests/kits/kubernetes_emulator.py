@@ -12,12 +12,14 @@ import json
 import sys
 import threading
 import uuid
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from kubernetes_validate.utils import validate
+
+from http_kit import Handler
 
 VERSION = "1.37"
 REVISION = "deployment.kubernetes.io/revision"
@@ -270,13 +272,13 @@ def _scale(thing: Any) -> Any:
     }
 
 
-class Handler(BaseHTTPRequestHandler):
+class ApiHandler(Handler):
     """Serves the API, and under `/emulator` what tests arrange."""
 
     objects: Objects
 
-    def _serve(self) -> None:
-        text = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+    def answer(self) -> None:
+        text = self.read_body()
         body = json.loads(text) if text else None
         token = self.headers.get("Authorization", "").removeprefix("Bearer ")
         with self.objects.lock:
@@ -292,7 +294,7 @@ class Handler(BaseHTTPRequestHandler):
                 code, found = failure.code, failure.body
         if self.objects.held and self.command in ("PUT", "PATCH", "DELETE"):
             threading.Event().wait()
-        self._send(code, json.dumps(found).encode())
+        self.reply(code, json.dumps(found).encode(), Content_Type="application/json")
 
     def _arrange(self, what: str, body: Any) -> Any:
         if what == "hold":
@@ -301,18 +303,7 @@ class Handler(BaseHTTPRequestHandler):
             self.objects.put(what, body)
         return {}
 
-    def _send(self, code: int, content: bytes) -> None:
-        self.send_response(code)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve  # noqa: N815 - the names that the base looks for
-
-    def log_message(self, format: str, *args: object) -> None: ...
-
 
 if __name__ == "__main__":
-    Handler.objects = Objects(Path(sys.argv[2]))
-    ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+    ApiHandler.objects = Objects(Path(sys.argv[2]))
+    ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), ApiHandler).serve_forever()

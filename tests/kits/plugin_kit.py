@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from pydantic import BaseModel
@@ -15,6 +14,7 @@ from pydantic import BaseModel
 from boyd.models import ActionResult, Decision, Observation, Situation
 from boyd.phases.orient import merge
 from boyd.plugin import AgentInfo, Context, News, Plugin, PluginHost
+from http_kit import Handler, serve
 
 
 class MemoryState:
@@ -172,8 +172,8 @@ class Rig:
 class Site:
     """A local web server whose answer can be changed; it remembers the requests it got."""
 
-    def __init__(self, server: ThreadingHTTPServer) -> None:
-        self.url = f"http://127.0.0.1:{server.server_port}"
+    def __init__(self) -> None:
+        self.url = ""
         self.status = 200
         self.body = b""
         self.headers: dict[str, str] = {}
@@ -184,33 +184,15 @@ class Site:
 @contextmanager
 def site() -> Iterator[Site]:
     """A `Site` on a free port."""
+    served = Site()
 
-    class Handler(BaseHTTPRequestHandler):
-        def _answer(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            served.requests.append((self.command, self.path, dict(self.headers), body))
+    class SiteHandler(Handler):
+        def answer(self) -> None:
+            request = (self.command, self.path, dict(self.headers), self.read_body())
+            served.requests.append(request)
             served.hold()
-            self.send_response(served.status)
-            for name, value in served.headers.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(served.body)))
             with suppress(BrokenPipeError, ConnectionResetError):  # the client has left
-                self.end_headers()
-                if self.command != "HEAD":
-                    self.wfile.write(served.body)
+                self.reply(served.status, served.body, **served.headers)
 
-        do_GET = do_POST = do_HEAD = do_PUT = do_PATCH = do_DELETE = _answer  # noqa: N815 - the names that the base looks for
-
-        def log_message(self, format: str, *args: object) -> None: ...
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    served = Site(server)
-    thread = threading.Thread(target=lambda: server.serve_forever(0.01), daemon=True)
-    thread.start()
-    try:
+    with serve(SiteHandler) as served.url:
         yield served
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

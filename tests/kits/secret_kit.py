@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeVar
 
 from boyd.settings.secret_references import (
@@ -19,6 +17,7 @@ from boyd.settings.secret_references import (
 )
 from boyd.text import redaction
 from boyd_secrets.aws_signature import Credentials, SignedService, sign
+from http_kit import Handler, serve
 
 Answer = tuple[int, Any]
 _Kind = TypeVar("_Kind", bound="SecretServer")
@@ -27,10 +26,10 @@ _Kind = TypeVar("_Kind", bound="SecretServer")
 class SecretServer:
     """A server that answers by a function of its own, unless it *misbehaves*."""
 
-    def __init__(self, server: ThreadingHTTPServer) -> None:
-        self.url = f"http://127.0.0.1:{server.server_port}"
+    def __init__(self) -> None:
+        self.url = ""
         self.requests: list[tuple[str, str, dict[str, str], bytes]] = []
-        self.misbehaves: Callable[[BaseHTTPRequestHandler], None] | None = None
+        self.misbehaves: Callable[[Handler], None] | None = None
 
     def answer(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
         """Status and JSON of the answer to a request."""
@@ -40,8 +39,8 @@ class SecretServer:
 class EmulatedVault(SecretServer):
     """KV version 2 at `secret/`, with tokens, AppRole and service accounts of Kubernetes."""
 
-    def __init__(self, server: ThreadingHTTPServer) -> None:
-        super().__init__(server)
+    def __init__(self) -> None:
+        super().__init__()
         self.secrets: dict[str, dict[str, Any]] = {}
         self.tokens = {"root-token-of-tests"}
         self.app_roles: dict[str, str] = {}
@@ -82,8 +81,8 @@ class EmulatedSecretsManager(SecretServer):
 
     credentials = Credentials("AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")
 
-    def __init__(self, server: ThreadingHTTPServer) -> None:
-        super().__init__(server)
+    def __init__(self) -> None:
+        super().__init__()
         self.secrets: dict[str, dict[str, str]] = {}
 
     def answer(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
@@ -121,20 +120,12 @@ class EmulatedSecretsManager(SecretServer):
         }
 
 
-def send_raw(body: bytes, status: int = 200, **headers: str) -> Callable[[Any], None]:
+def send_raw(body: bytes, status: int = 200, **headers: str) -> Callable[[Handler], None]:
     """Misbehave: answer with just that."""
-
-    def answer(handler: BaseHTTPRequestHandler) -> None:
-        handler.send_response(status)
-        for name, value in {"Content-Length": str(len(body)), **headers}.items():
-            handler.send_header(name.replace("_", "-"), value)
-        handler.end_headers()
-        handler.wfile.write(body)
-
-    return answer
+    return lambda handler: handler.reply(status, body, **headers)
 
 
-def trickle(handler: BaseHTTPRequestHandler) -> None:
+def trickle(handler: Handler) -> None:
     """Misbehave: send a byte from time to time, without end."""
     handler.send_response(200)
     handler.send_header("Content-Length", "1000000")
@@ -149,29 +140,20 @@ def trickle(handler: BaseHTTPRequestHandler) -> None:
 @contextmanager
 def secret_server(kind: type[_Kind]) -> Iterator[_Kind]:
     """A server of that *kind* on a free port."""
+    emulated = kind()
 
-    class Handler(BaseHTTPRequestHandler):
-        def _respond(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            emulated.requests.append((self.command, self.path, dict(self.headers), body))
+    class SecretHandler(Handler):
+        def answer(self) -> None:
+            request = (self.command, self.path, dict(self.headers), self.read_body())
+            emulated.requests.append(request)
             if emulated.misbehaves:
                 emulated.misbehaves(self)
                 return
-            status, answer = emulated.answer(self.command, self.path, dict(self.headers), body)
-            send_raw(json.dumps(answer).encode(), status)(self)
+            status, answer = emulated.answer(*request)
+            self.reply(status, json.dumps(answer).encode())
 
-        do_GET = do_POST = _respond  # noqa: N815 - names of the library
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        emulated = kind(server)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        try:
-            yield emulated
-        finally:
-            server.shutdown()
+    with serve(SecretHandler) as emulated.url:
+        yield emulated
 
 
 class Keeper(SecretProvider):

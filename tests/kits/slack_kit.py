@@ -14,9 +14,10 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlencode
+
+from http_kit import Handler, serve
 
 TOKEN = "xoxb-1234567890-abcdef"
 SECRET = "8f742231b10e8888abcd99yyyzzz85a5"
@@ -281,32 +282,13 @@ def slack_server() -> Iterator[Slack]:
     """An emulation that listens; at the end, no call has broken the contract."""
     slack = Slack()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            status, headers, answer = slack.answer(
-                self.path.removeprefix("/api/"), self.headers, body
-            )
-            content = json.dumps(answer).encode()
-            self.send_response(status)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+    class SlackHandler(Handler):
+        def answer(self) -> None:
+            method = self.path.removeprefix("/api/")
+            status, headers, answer = slack.answer(method, self.headers, self.read_body())
+            self.reply(status, json.dumps(answer).encode(), **headers)
 
-        def log_message(self, *_: object) -> None:
-            """Print nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    slack.url = f"http://127.0.0.1:{server.server_port}/api"
-    try:
+    with serve(SlackHandler) as url:
+        slack.url = f"{url}/api"
         yield slack
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
     assert slack.violations == []

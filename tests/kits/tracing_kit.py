@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import gzip
-import threading
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
 from boyd.errors import CollectorUnavailable
@@ -15,6 +14,7 @@ from boyd.export.tracing.spans import Span
 from boyd.export.tracing.trace_export import TraceExport
 from boyd.settings.traces_settings import TracesSettings
 from boyd.store import Store
+from http_kit import Handler, serve
 
 
 class Kept:
@@ -83,38 +83,28 @@ class Sink:
     bodies: list[bytes] = field(default_factory=list)
     status: int = 200
 
+    def __post_init__(self) -> None:
+        self.url = ""
+        self._stack = ExitStack()
+
     def __enter__(self) -> Self:
         sink = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class SinkHandler(Handler):
             protocol_version = "HTTP/1.1"
 
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
+            def answer(self) -> None:
+                body = self.read_body()
                 if self.headers.get("Content-Encoding") == "gzip":
                     body = gzip.decompress(body)
                 sink.bodies.append(body)
-                self.send_response(sink.status)
-                self.send_header("Content-Type", "application/x-protobuf")
-                self.send_header("Content-Length", "0")
-                self.end_headers()
+                self.reply(sink.status, Content_Type="application/x-protobuf")
 
-            def log_message(self, format: str, *args: Any) -> None:
-                """Nobody reads it."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        self.url = self._stack.enter_context(serve(SinkHandler))
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-    @property
-    def url(self) -> str:
-        """The address of the receiver."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        self._stack.close()
 
     def spans(self) -> list[Span]:
         """The received spans."""

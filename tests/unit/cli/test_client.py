@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import socket
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ from boyd.errors import ApiProblem, ApiUnavailable, ConfigError
 from boyd.models import Model, utc_now
 from boyd_cli import client as module
 from boyd_cli.client import Client
+from http_kit import Handler, serve
 
 AGAIN = '{"type": "/problems/%s", "title": "t", "status": %d, "detail": "so it is", "more": 1}'
 
@@ -24,68 +23,44 @@ class Said(Model):
     word: str
 
 
-class Server(ThreadingHTTPServer):
+class Server:
     """Gives the answers that it is told to, and remembers the requests."""
 
-    daemon_threads = True
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+        self.url = ""
         self.answers: list[tuple[int, dict[str, str], bytes] | None] = []
         self.requests: list[tuple[str, str, dict[str, str], bytes]] = []
 
     def will(self, status: int = 200, body: str = '{"word": "yes"}', **headers: str) -> None:
         """Answer so, after what it will answer before."""
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        self.answers.append((status, named, body.encode()))
+        self.answers.append((status, headers, body.encode()))
 
     def will_drop(self) -> None:
         """Drop the connection instead of an answer."""
         self.answers.append(None)
 
-    @property
-    def url(self) -> str:
-        """The address of the server."""
-        return f"http://127.0.0.1:{self.server_port}"
-
-
-class Handler(BaseHTTPRequestHandler):
-    """Answers as its server is told to."""
-
-    server: Server
-    protocol_version = "HTTP/1.1"
-
-    def answer(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        self.server.requests.append((self.command, self.path, headers, body))
-        given = self.server.answers.pop(0)
-        if given is None:
-            self.connection.shutdown(socket.SHUT_RDWR)
-            self.close_connection = True
-            return
-        status, more, text = given
-        self.send_response_only(status)
-        for name, value in {"Content-Length": str(len(text)), **more}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(text)
-
-    do_GET = do_POST = do_PUT = do_DELETE = answer  # noqa: N815  # so they have to be called
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
 
 @pytest.fixture
 def server() -> Iterator[Server]:
     """A server that says what it is told to say."""
-    with Server() as made:
-        thread = threading.Thread(target=made.serve_forever)
-        thread.start()
-        yield made
-        made.shutdown()
-        thread.join()
+    server = Server()
+
+    class ServerHandler(Handler):
+        protocol_version = "HTTP/1.1"
+
+        def answer(self) -> None:
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            server.requests.append((self.command, self.path, headers, self.read_body()))
+            answer = server.answers.pop(0)
+            if answer is None:
+                self.connection.shutdown(socket.SHUT_RDWR)
+                self.close_connection = True
+                return
+            status, more, body = answer
+            self.reply(status, body, **more)
+
+    with serve(ServerHandler) as server.url:
+        yield server
 
 
 @pytest.fixture

@@ -6,15 +6,15 @@ import gzip
 import re
 import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from boyd_goals.library import MOST, SourcePage, fetch
 from boyd_goals.outcome import symbols_of
 from goals_kit import Mind
+from http_kit import Handler, serve
 
-Answer = Callable[[BaseHTTPRequestHandler], None]
+Answer = Callable[[Handler], None]
 
 
 class Server:
@@ -23,32 +23,11 @@ class Server:
     def __init__(self) -> None:
         self.answers: dict[str, Answer] = {}
         self.gone = threading.Event()
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                try:
-                    outer.answers[self.path](self)
-                except (BrokenPipeError, ConnectionResetError):
-                    outer.gone.set()
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
-        self._thread.start()
+        self.address = ""
 
     def url(self, path: str, answer: Answer) -> str:
         self.answers[path] = answer
-        return f"http://127.0.0.1:{self._server.server_port}{path}"
-
-    def close(self) -> None:
-        self.gone.set()
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        return f"{self.address}{path}"
 
 
 def read(url: str) -> SourcePage:
@@ -58,21 +37,22 @@ def read(url: str) -> SourcePage:
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    made = Server()
-    yield made
-    made.close()
+    server = Server()
+
+    class ServerHandler(Handler):
+        def answer(self) -> None:
+            try:
+                server.answers[self.path](self)
+            except (BrokenPipeError, ConnectionResetError):
+                server.gone.set()
+
+    with serve(ServerHandler) as server.address:
+        yield server
+        server.gone.set()
 
 
 def saying(body: bytes, status: int = 200, **headers: str) -> Answer:
-    def answer(handler: BaseHTTPRequestHandler) -> None:
-        handler.send_response(status)
-        for name, value in headers.items():
-            handler.send_header(name.replace("_", "-"), value)
-        handler.send_header("Content-Length", str(len(body)))
-        handler.end_headers()
-        handler.wfile.write(body)
-
-    return answer
+    return lambda handler: handler.reply(status, body, **headers)
 
 
 def test_a_page_is_returned_with_its_status(server: Server) -> None:
@@ -115,7 +95,7 @@ def test_of_a_long_page_the_beginning_is_read(server: Server) -> None:
 
 
 def test_a_server_without_end_is_left_in_time(server: Server) -> None:
-    def dripping(handler: BaseHTTPRequestHandler) -> None:
+    def dripping(handler: Handler) -> None:
         handler.send_response(200)
         handler.end_headers()
         while not server.gone.wait(0.02):
@@ -127,7 +107,7 @@ def test_a_server_without_end_is_left_in_time(server: Server) -> None:
 
 
 def test_a_server_that_drips_headers_is_left_in_time(server: Server) -> None:
-    def dripping(handler: BaseHTTPRequestHandler) -> None:
+    def dripping(handler: Handler) -> None:
         handler.wfile.write(b"HTTP/1.1 200 OK\r\nX: ")
         while not server.gone.wait(0.02):
             handler.wfile.write(b"x")
@@ -137,7 +117,7 @@ def test_a_server_that_drips_headers_is_left_in_time(server: Server) -> None:
 
 
 def test_a_server_that_says_nothing_is_left_in_time(server: Server) -> None:
-    def silent(_: BaseHTTPRequestHandler) -> None:
+    def silent(_: Handler) -> None:
         server.gone.wait(120)
 
     with pytest.raises(OSError, match=r"no answer within 0\.3 s"):
@@ -145,7 +125,7 @@ def test_a_server_that_says_nothing_is_left_in_time(server: Server) -> None:
 
 
 def test_a_page_that_breaks_off_is_an_error(server: Server) -> None:
-    def short(handler: BaseHTTPRequestHandler) -> None:
+    def short(handler: Handler) -> None:
         handler.send_response(200)
         handler.send_header("Content-Length", "100")
         handler.end_headers()

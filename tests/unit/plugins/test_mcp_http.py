@@ -6,7 +6,6 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,13 @@ from boyd.models import JsonObject
 from boyd.plugins.mcp_client.mcp_connection import Deadline, McpConnection
 from boyd.plugins.mcp_client.remote_server import RemoteServer, ServerFailure
 from boyd.plugins.mcp_client.tool_server import output_of, talking
+from http_kit import Handler, serve
 
 DONE = {"content": [{"type": "text", "text": "done"}]}
 EVENT = "event: message\nid: 7\nretry: 1\ndata: {}\n\n"
 
 
-class Remote(BaseHTTPRequestHandler):
+class Remote(Handler):
     """Answers as `conduct` says once a tool is called."""
 
     protocol_version = "HTTP/1.1"
@@ -31,11 +31,21 @@ class Remote(BaseHTTPRequestHandler):
     seen: list[Any]
     let_go: threading.Event
 
-    def do_POST(self) -> None:
-        """Answer a message."""
-        message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.seen.append((message.get("method"), dict(self.headers)))
+    def answer(self) -> None:
+        """Answer a message, resume a stream, or end the session."""
+        body = self.read_body()
+        if self.command == "POST":
+            self._answer(json.loads(body))
+            return
+        self.seen.append((self.command, dict(self.headers)))
+        if self.command == "GET":
+            self._stream(json.dumps({"jsonrpc": "2.0", "id": 3, "result": DONE}))
+        else:
+            self._say(200, {})
+
+    def _answer(self, message: Any) -> None:
         method = message.get("method")
+        self.seen.append((method, dict(self.headers)))
         if method == "server/discover":
             self._say(404, {"error": "no such route"})
         elif method == "initialize":
@@ -46,32 +56,13 @@ class Remote(BaseHTTPRequestHandler):
         else:
             self._say(202, None)
 
-    def do_GET(self) -> None:
-        """Resume a stream."""
-        self.seen.append(("GET", dict(self.headers)))
-        self._stream(json.dumps({"jsonrpc": "2.0", "id": 3, "result": DONE}))
-
-    def do_DELETE(self) -> None:
-        """End the session."""
-        self.seen.append(("DELETE", dict(self.headers)))
-        self._say(200, {})
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
-
     def _say(self, status: int, body: Any, **headers: str) -> None:
         text = b"" if body is None else json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(text)))
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(text)
+        self.reply(status, text, Content_Type="application/json", **headers)
 
     def _result(self, message: Any, result: Any) -> None:
         answer = {"jsonrpc": "2.0", "id": message["id"], "result": result}
-        self._say(200, answer, **{"Mcp-Session-Id": "s1"})
+        self._say(200, answer, Mcp_Session_Id="s1")
 
     def _stream(self, *data: str) -> None:
         self.send_response(200)
@@ -118,14 +109,9 @@ class Remote(BaseHTTPRequestHandler):
 def _remote() -> Iterator[tuple[type[Remote], str]]:
     """The handler of a server, and its URL."""
     handler: type[Remote] = type("Handler", (Remote,), {"seen": [], "let_go": threading.Event()})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-        try:
-            yield handler, f"http://127.0.0.1:{server.server_port}/mcp"
-        finally:
-            handler.let_go.set()
-            server.shutdown()
+    with serve(handler) as url:
+        yield handler, f"{url}/mcp"
+        handler.let_go.set()
 
 
 def call(url: str, **options: Any) -> Any:

@@ -2,40 +2,30 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import Any
 
 import pytest
 import requests
 
 from boyd.outbound.guarded_session import GuardedSession
 from boyd.plugin.http_session import Session
+from http_kit import Handler, serve
 
 
-class Redirecting(BaseHTTPRequestHandler):
+class Redirecting(Handler):
     """Sends everybody to a host that is no destination."""
 
-    def do_GET(self) -> None:
+    def answer(self) -> None:
         """Redirect, or greet."""
-        self.send_response(302 if self.path == "/away" else 200)
-        self.send_header("Location", "http://elsewhere.example.com/")
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+        status = 302 if self.path == "/away" else 200
+        self.reply(status, Location="http://elsewhere.example.com/")
 
 
 @pytest.fixture
 def here() -> Iterator[str]:
     """The host and port of a server."""
-    server = HTTPServer(("127.0.0.1", 0), Redirecting)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    with serve(Redirecting) as url:
+        yield url.removeprefix("http://")
 
 
 def sessions(*destinations: str) -> list[requests.Session]:
