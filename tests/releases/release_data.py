@@ -116,6 +116,13 @@ def _describe(client: Client, key: str) -> dict[str, Any]:
     return {"type": kind, **({"expires": expires} if expires > 0 else {}), "value": value}
 
 
+def _as_lines(recording: Mapping[str, Any]) -> str:
+    """A recording as JSON, with a line for each key of Redis."""
+    *others, (_, keys) = recording.items()
+    rows = ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in keys.items())
+    return f'{json.dumps(dict(others))[:-1]}, "keys": {{\n{rows}\n}}}}'
+
+
 def _store(client: Any, key: str, described: Mapping[str, Any]) -> None:
     value = described["value"]
     match described["type"]:
