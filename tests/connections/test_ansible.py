@@ -14,12 +14,11 @@ from typing import Any
 import pytest
 
 from ansible_kit import Fleet, fleet
-from boyd.models import ActionResult, Observation
 from boyd_connectors.ansible.playbook_options import AnsibleFailure
 from boyd_connectors.ansible.plugin import Ansible
 from connection_kit import ConnectedAgent, program
 from harness import Deployment, wait_until
-from plugin_kit import Rig
+from plugin_kit import Rig, data_of
 
 pytestmark = [pytest.mark.real, pytest.mark.long]
 
@@ -98,18 +97,6 @@ def rig_of(hosts: Fleet, book: dict[str, Any] | None = None, **more: Any) -> Rig
     return Rig(Ansible(**hosts.options(playbooks=books, actions={"release": {}}, **more)))
 
 
-def seen(found: list[Observation], what: str) -> list[dict[str, Any]]:
-    return [dict(one.data) for one in found if one.source == f"ansible/{what}"]
-
-
-def verified(rig: Rig, params: dict[str, str], output: Any = None) -> Any:
-    action = rig.host.actions["ansible:release"]
-    assert action.params is not None
-    result = ActionResult(action=action.id, success=True, duration=1, output=output)
-    given = action.params.model_validate(params)
-    return action.call("verify", params=given, result=result, ctx=rig.ctx)
-
-
 def test_hosts_that_hang_or_are_down_are_seen_and_others_tell_their_facts(hosts: Fleet) -> None:
     rig = rig_of(hosts)
     hosts.hosts["web2"].stop()
@@ -117,20 +104,20 @@ def test_hosts_that_hang_or_are_down_are_seen_and_others_tell_their_facts(hosts:
         found = rig.observe()
     finally:
         hosts.hosts["web2"].stop(signal.SIGCONT)
-    [lost] = seen(found, "unreachable")
+    [lost] = data_of(found, "unreachable")
     assert lost["hosts"] == "web2"
-    [told] = seen(found, "host")
+    [told] = data_of(found, "host")
     assert (told["hosts"], bool(told["facts"]["kernel"])) == ("web1", True)
-    assert seen(found, "summary") == [{"hosts": 2, "unreachable": 1, "omitted": 0}]
+    assert data_of(found, "summary") == [{"hosts": 2, "unreachable": 1, "omitted": 0}]
 
 
 def test_a_host_with_another_key_is_not_trusted(hosts: Fleet, tmp_path: Path) -> None:
     other = tmp_path / "known_hosts"
     other.write_text(hosts.hosts["web1"].known.replace("[127.0.0.1]:", "[127.0.0.1]:1"))
     found = rig_of(hosts, known_hosts=str(other)).observe()
-    assert {one["hosts"] for one in seen(found, "unreachable")} == {"web1", "web2"}
+    assert {one["hosts"] for one in data_of(found, "unreachable")} == {"web1", "web2"}
     # The client of SSH may end before Ansible has written to it; its own words are lost then.
-    error = seen(found, "unreachable")[0]["error"]
+    error = data_of(found, "unreachable")[0]["error"]
     assert any(words in error for words in ("Host key verification failed", "Broken pipe"))
 
 
@@ -173,12 +160,12 @@ def test_a_host_that_dies_in_a_task_leaves_a_true_record(hosts: Fleet) -> None:
     assert result.unknown
     assert result.output["hosts"] == {"changed": ["web1"], "unreachable": ["web2"]}
     assert "may have taken effect" in result.error
-    verdict = verified(rig, params)
+    verdict = rig.verify("release", params)
     assert (verdict.verdict, "web2 unreachable" in verdict.evidence) == ("cannot tell", True)
 
     hosts.hosts["web2"].start()
     (hosts.hosts["web2"].folder / "go").touch()
-    assert verified(rig, params).verdict == "effective"
+    assert rig.verify("release", params).verdict == "effective"
 
 
 def test_a_task_that_takes_too_long_leaves_an_unknown_outcome(hosts: Fleet) -> None:
@@ -209,7 +196,7 @@ def test_an_ansible_that_is_killed_leaves_a_true_record(hosts: Fleet) -> None:
 
     def verdict() -> Any:
         with suppress(AnsibleFailure):  # workers of newer versions live a little longer
-            return verified(rig, params).verdict
+            return rig.verify("release", params).verdict
         return None
 
     assert wait_until(verdict, 60) == "effective"

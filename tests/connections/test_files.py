@@ -16,13 +16,12 @@ from typing import Any
 
 import pytest
 
-from boyd.models import ActionResult, Observation
 from boyd_connectors.files.file_set import MAX_ENTRIES, FilesError
 from boyd_connectors.files.plugin import DiskFiles
 from connection_kit import ConnectedAgent
 from faults.small_disk import SmallDisk, missing
 from harness import PYTHONPATH, Deployment, wait_until
-from plugin_kit import Rig
+from plugin_kit import Rig, data_of
 
 pytestmark = [pytest.mark.real, pytest.mark.long]
 
@@ -55,18 +54,6 @@ def old(path: Path, text: str = "x" * 5000) -> Path:
     return path
 
 
-def seen(found: list[Observation], what: str) -> list[dict[str, Any]]:
-    return [dict(one.data) for one in found if one.source == f"files/{what}"]
-
-
-def verdict(on: Rig, name: str, params: dict[str, Any], output: Any) -> Any:
-    action = on.host.actions[f"files:{name}"]
-    assert action.params is not None
-    result = ActionResult(action=action.id, success=True, duration=1, output=output)
-    given = action.params.model_validate(params)
-    return action.call("verify", params=given, result=result, ctx=on.ctx)
-
-
 def test_a_disk_that_fills_is_foreseen_seen_and_emptied_although_nothing_fits(
     disk: SmallDisk,
 ) -> None:
@@ -75,11 +62,11 @@ def test_a_disk_that_fills_is_foreseen_seen_and_emptied_although_nothing_fits(
         old(disk.folder / f"{number:02}.log", "x" * 200_000)
         on.clock.forward(60)
         found = on.observe()
-    [filling] = [one for one in seen(found, "filling") if one["of"] == "space"]
+    [filling] = [one for one in data_of(found, "filling") if one["of"] == "space"]
     assert filling["fullInHours"] == 0.4
     disk.fill()
     on.observe()
-    [full] = seen(on.observe(), "full")
+    [full] = data_of(on.observe(), "full")
     assert (full["of"], full["usedPercent"]) == ("space", 100)
 
     rotating = rig(disk.folder, rotation={"copy_truncate": True})
@@ -95,10 +82,10 @@ def test_a_disk_that_fills_is_foreseen_seen_and_emptied_although_nothing_fits(
     output = on.act("delete_old", params)
     assert output["freeAfter"] - output["freeBefore"] == output["bytes"] >= 4_000_000
     assert f"{output['freeAfter']} bytes are free, 0 were" in (
-        verdict(on, "delete_old", params, output).evidence
+        on.verify("delete_old", params, output).evidence
     )
     on.observe()
-    assert seen(on.observe(), "full") == []
+    assert data_of(on.observe(), "full") == []
 
 
 def test_a_file_system_that_is_taken_away_is_no_success(disk: SmallDisk) -> None:
@@ -106,13 +93,13 @@ def test_a_file_system_that_is_taken_away_is_no_success(disk: SmallDisk) -> None
     files = [old(disk.folder / f"{name}.log") for name in "abc"]
     agreed = on.act("delete_old", params, "dry_run")["files"]
     disk.unmount()
-    assert "nothing is mounted there" in seen(on.observe(), "mount")[0]["error"]
+    assert "nothing is mounted there" in data_of(on.observe(), "mount")[0]["error"]
     with pytest.raises(FilesError, match="not on the file system"):
-        verdict(on, "delete_old", params, {"files": agreed})
+        on.verify("delete_old", params, {"files": agreed})
     with pytest.raises(FilesError, match="there is none"):
         on.act("delete_old", params)
     disk.folder.rmdir()
-    assert "No such file" in seen(on.observe(), "unreadable")[0]["error"]
+    assert "No such file" in data_of(on.observe(), "unreadable")[0]["error"]
     assert not any(one.exists() for one in files)
 
 
@@ -134,7 +121,7 @@ def test_files_without_write_permission_are_kept_and_reported() -> None:
                     on.act(action, params)
             with pytest.raises(FilesError, match="Permission denied"):
                 on.act("rotate", {"path": f"{folder}/a.log"})
-            [told] = seen(on.observe(), "incomplete")
+            [told] = data_of(on.observe(), "incomplete")
         finally:
             os.seteuid(0)
         assert told["unreadableFolders"] == 1
@@ -152,7 +139,7 @@ def test_hundreds_of_thousands_of_files_are_too_many_for_one_look(tmp_path: Path
         os.utime(f"{number}.log", (1, 1), dir_fd=folder)
         os.close(folder)
         on, params = rig(disk.folder, old_after=1), {"set": "logs", "at_most": 1000}
-        assert seen(on.observe(), "incomplete")[0]["cut"] is True
+        assert data_of(on.observe(), "incomplete")[0]["cut"] is True
         preview = on.act("delete_old", params, "dry_run")
         assert preview["cut"] is True
         assert len(preview["files"]) == 1000
@@ -244,13 +231,13 @@ def test_a_worker_killed_before_the_signal_leaves_a_true_record(
         Rig(DiskFiles(sets=sets, actions=dict(rotate=dict()))).act("rotate", {params!r})
         """,
     )
-    told = verdict(on, "rotate", params, planned)
+    told = on.verify("rotate", params, planned)
     assert told.verdict == "no effect"
     assert f"({writer.pid}) still has it open" in told.evidence
     with pytest.raises(FilesError, match="No such file"):
         on.act("rotate", params)
     writer.send_signal(signal.SIGHUP)
-    wait_until(lambda: verdict(on, "rotate", params, planned).verdict == "effective")
+    wait_until(lambda: on.verify("rotate", params, planned).verdict == "effective")
     assert len(list(path.parent.iterdir())) == 2
 
 

@@ -15,12 +15,11 @@ import pytest
 import requests
 
 import kubernetes_emulator
-from boyd.models import ActionResult
 from boyd.plugins.http_service import ServiceError, StateError
 from boyd_connectors.kubernetes import Kubernetes
 from connection_kit import UpAgent
 from harness import free_port, wait_until
-from plugin_kit import Rig
+from plugin_kit import Rig, data_by_kind
 
 pytestmark = [pytest.mark.real, pytest.mark.long]
 
@@ -149,32 +148,8 @@ def rig(cluster: EmulatedCluster, monkeypatch: pytest.MonkeyPatch) -> Rig:
     return rig
 
 
-def seen(rig: Rig) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = {}
-    for one in rig.observe():
-        found.setdefault(one.source.partition("/")[2], []).append(one.data)
-    return found
-
-
-def verdict(rig: Rig, name: str, params: dict[str, Any], output: Any = None) -> str:
-    action = rig.host.actions[f"kubernetes:{name}"]
-    assert action.params is not None
-    result = ActionResult(action=action.id, success=True, duration=1, output=output)
-    given = action.params.model_validate(params)
-    found: str = action.call("verify", params=given, result=result, ctx=rig.ctx).verdict
-    return found
-
-
-def undo(rig: Rig, name: str, params: dict[str, Any], output: Any) -> Any:
-    action = rig.host.actions[f"kubernetes:{name}"]
-    assert action.params is not None
-    result = ActionResult(action=action.id, success=True, duration=1, output=output)
-    given = action.params.model_validate(params)
-    return action.call("rollback", params=given, result=result, ctx=rig.ctx)
-
-
 def test_healthy_objects_are_only_counted(rig: Rig) -> None:
-    assert seen(rig) == {
+    assert data_by_kind(rig.observe()) == {
         "workloads": [{"workloads": 1, "unready": 0, "omitted": 0}],
         "pods": [{"pods": 1, "omitted": 0}],
         "nodes": [{"nodes": 1, "cordoned": 0, "omitted": 0}],
@@ -214,7 +189,7 @@ def test_each_kind_of_trouble_is_observed(cluster: EmulatedCluster, rig: Rig) ->
             },
         )
 
-    found = seen(rig)
+    found = data_by_kind(rig.observe())
     assert found["workload"] == [{"workload": WEB, "desired": 2, "ready": 1, "reason": ""}]
     [failing] = found["failing-pod"]
     assert (failing["pod"], failing["exitCode"], failing["ended"]) == (POD, 137, "OOMKilled")
@@ -232,10 +207,10 @@ def test_a_long_list_is_read_page_by_page(
     monkeypatch.setattr(pages, "PAGE", 2)
     for letter in "abcde":
         cluster.put("pods", pod(f"web-h1-{letter}", phase="Running"))
-    assert seen(rig)["pods"] == [{"pods": 5, "omitted": 0}]
+    assert data_by_kind(rig.observe())["pods"] == [{"pods": 5, "omitted": 0}]
     monkeypatch.setattr(pages, "MAX_PAGES", 2)
     with pytest.raises(ServiceError, match="more than 4 pods: name fewer `namespaces`"):
-        seen(rig)
+        data_by_kind(rig.observe())
 
 
 def test_a_restart_changes_the_template_and_is_effective_once_it_is_rolled_out(
@@ -246,9 +221,9 @@ def test_a_restart_changes_the_template_and_is_effective_once_it_is_rolled_out(
     assert rig.act("restart", params, "dry_run")["replaces"].startswith("2 pods")
     assert cluster.deployment() == before
     # All pods are ready, and yet nothing was restarted: its answer may have been lost before.
-    assert verdict(rig, "restart", params) == "no effect"
+    assert rig.verify("restart", params).verdict == "no effect"
     output = rig.act("restart", params)
-    assert verdict(rig, "restart", params, output) == "effective"
+    assert rig.verify("restart", params, output).verdict == "effective"
     assert cluster.deployment()["metadata"]["generation"] == before["metadata"]["generation"] + 1
 
     stuck = deployment("shop/web:3", 9)
@@ -256,7 +231,7 @@ def test_a_restart_changes_the_template_and_is_effective_once_it_is_rolled_out(
     stuck["metadata"]["annotations"] = cluster.deployment()["metadata"]["annotations"]
     stuck["status"] = {"observedGeneration": 9, "conditions": [condition]}
     cluster.put("deployments", stuck)
-    assert verdict(rig, "restart", params) == "worse"
+    assert rig.verify("restart", params).verdict == "worse"
 
 
 def test_a_deployment_is_scaled_and_scaled_back_unless_others_have_scaled_it(
@@ -266,11 +241,11 @@ def test_a_deployment_is_scaled_and_scaled_back_unless_others_have_scaled_it(
     assert "+replicas: 3" in rig.act("scale", params, "dry_run")["difference"]
     assert cluster.deployment()["spec"]["replicas"] == 2
     output = rig.act("scale", params)
-    assert verdict(rig, "scale", params, output) == "effective"
-    undo(rig, "scale", params, output)
+    assert rig.verify("scale", params, output).verdict == "effective"
+    rig.roll_back("scale", params, output)
     assert cluster.deployment()["spec"]["replicas"] == 2
     with pytest.raises(StateError, match="has 2 replicas by now, not 3"):
-        undo(rig, "scale", params, output)
+        rig.roll_back("scale", params, output)
     for function in ("dry_run", "execute"):
         with pytest.raises(StateError, match="the most is 50"):
             rig.act("scale", {**params, "replicas": 51}, function)
@@ -302,7 +277,7 @@ def test_a_number_above_the_limit_is_put_back(cluster: EmulatedCluster, rig: Rig
     many["spec"]["replicas"] = 60
     cluster.put("deployments", many)
     params = {"workload": WEB, "replicas": 10}
-    undo(rig, "scale", params, rig.act("scale", params))
+    rig.roll_back("scale", params, rig.act("scale", params))
     assert cluster.deployment()["spec"]["replicas"] == 60
 
 
@@ -313,7 +288,7 @@ def test_a_stuck_rollout_is_observed_though_the_old_pods_are_ready(
     condition = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}
     stuck["status"] = {"observedGeneration": 2, "readyReplicas": 2, "conditions": [condition]}
     cluster.put("deployments", stuck)
-    [found] = seen(rig)["workload"]
+    [found] = data_by_kind(rig.observe())["workload"]
     assert found["reason"] == "Progressing: ProgressDeadlineExceeded"
 
 
@@ -321,15 +296,15 @@ def test_a_rollout_is_undone_and_redone_and_no_value_is_shown(
     cluster: EmulatedCluster, rig: Rig
 ) -> None:
     params = {"workload": WEB}
-    assert verdict(rig, "rollout_undo", params) == "no effect"
+    assert rig.verify("rollout_undo", params).verdict == "no effect"
     shown = rig.act("rollout_undo", params, "dry_run")
     assert "+web: shop/web:1" in shown["difference"]
     assert "spec.containers[0].env[0].value" in shown["differs in"]
     output = rig.act("rollout_undo", params)
     assert cluster.deployment()["spec"]["template"] == template("shop/web:1")
-    assert verdict(rig, "rollout_undo", params, output) == "effective"
+    assert rig.verify("rollout_undo", params, output).verdict == "effective"
     assert "secret of" not in str((shown, output))
-    undo(rig, "rollout_undo", params, output)
+    rig.roll_back("rollout_undo", params, output)
     assert cluster.deployment()["spec"]["template"] == template("shop/web:2")
     with pytest.raises(StateError, match="no revision 77; known"):
         rig.act("rollout_undo", {**params, "revision": 77})
@@ -339,11 +314,11 @@ def test_a_node_is_cordoned_and_back(cluster: EmulatedCluster, rig: Rig) -> None
     params = {"node": "n1"}
     assert "+unschedulable: true" in rig.act("cordon", params, "dry_run")["difference"]
     output = rig.act("cordon", params)
-    assert verdict(rig, "cordon", params) == "effective"
+    assert rig.verify("cordon", params).verdict == "effective"
     with pytest.raises(StateError, match="cordoned already"):
         rig.act("cordon", params, "dry_run")
-    undo(rig, "cordon", params, output)
-    assert verdict(rig, "uncordon", params) == "effective"
+    rig.roll_back("cordon", params, output)
+    assert rig.verify("uncordon", params).verdict == "effective"
     with pytest.raises(StateError, match="not cordoned already"):
         rig.act("uncordon", params)
 
@@ -356,9 +331,9 @@ def test_a_pod_is_deleted_only_if_something_replaces_it(cluster: EmulatedCluster
         rig.act("delete_pod", {"pod": "shop/bare"}, "dry_run")
     assert rig.act("delete_pod", {"pod": POD}, "dry_run")["replacedBy"] == "replicaset/web-h1"
     # Without the answer of the deletion, it may be another pod of that name.
-    assert verdict(rig, "delete_pod", {"pod": POD}) == "cannot tell"
+    assert rig.verify("delete_pod", {"pod": POD}).verdict == "cannot tell"
     output = rig.act("delete_pod", {"pod": POD})
-    assert verdict(rig, "delete_pod", {"pod": POD}, output) == "effective"
+    assert rig.verify("delete_pod", {"pod": POD}, output).verdict == "effective"
 
 
 def test_an_action_needs_its_credentials_and_a_namespace_of_the_options(

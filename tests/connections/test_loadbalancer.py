@@ -16,12 +16,11 @@ from typing import Any
 import pytest
 import requests
 
-from boyd.models import ActionResult, Observation
 from boyd_connectors.loadbalancer.balancers import AnswerLost, BalancerError, HAProxy
 from boyd_connectors.loadbalancer.plugin import LoadBalancer
 from connection_kit import ConnectedAgent, program
 from harness import Deployment, free_port, wait_until
-from plugin_kit import Rig, Site, site
+from plugin_kit import Rig, Site, data_of, site
 from signals import signal_process
 
 pytestmark = [pytest.mark.real, pytest.mark.long]
@@ -176,23 +175,11 @@ def nginx_rig(nginx: Front) -> Rig:
     return Rig(LoadBalancer(nginx=nginx_options(nginx), actions=actions))
 
 
-def seen(found: list[Observation], what: str) -> list[dict[str, Any]]:
-    return [dict(one.data) for one in found if one.source == f"loadbalancer/{what}"]
-
-
 def listed(rig: Rig) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = rig.host.tools["loadbalancer:list_servers"].call(
         "run", ctx=rig.ctx
     )
     return found
-
-
-def rolled_back(rig: Rig, name: str, params: dict[str, Any], output: Any) -> Any:
-    action = rig.host.actions[f"loadbalancer:{name}"]
-    assert action.params is not None
-    result = ActionResult(action=action.id, success=True, duration=1, output=output)
-    given = action.params.model_validate(params)
-    return action.call("rollback", params=given, result=result, ctx=rig.ctx)
 
 
 def test_a_server_is_drained_and_comes_back_as_it_was(haproxy: Front) -> None:
@@ -205,14 +192,14 @@ def test_a_server_is_drained_and_comes_back_as_it_was(haproxy: Front) -> None:
     assert output["before"] == {"state": "ready", "weight": 1}
     assert rig.act("drain", one, "verify").verdict == "effective"
     assert haproxy.answers(12) == {"two"}
-    assert [found["server"] for found in seen(rig.observe(), "out-of-service")] == ["web/one"]
+    assert [found["server"] for found in data_of(rig.observe(), "out-of-service")] == ["web/one"]
     for function in ("dry_run", "execute"):
         with pytest.raises(BalancerError, match="0 active servers would be left in web"):
             rig.act("drain", two, function)
         with pytest.raises(BalancerError, match="min_active is 1"):
             rig.act("set_weight", {**two, "weight": 0}, function)
 
-    rolled_back(rig, "drain", one, output)
+    rig.roll_back("drain", one, output)
     assert wait_until(lambda: haproxy.answers(12) == {"one", "two"})
     assert rig.act("enable", one, "verify").verdict == "effective"
 
@@ -223,7 +210,7 @@ def test_a_server_changed_by_others_is_not_touched(haproxy: Front) -> None:
     other = rig.plugin._balancer("drain")  # type: ignore[attr-defined]
     other._tell("set server web/one state maint")
     with pytest.raises(BalancerError, match=r"changed since.*it is maint"):
-        rolled_back(rig, "drain", one, output)
+        rig.roll_back("drain", one, output)
     for function in ("dry_run", "execute"):
         with pytest.raises(BalancerError, match="in maintenance"):
             rig.act("drain", one, function)
@@ -250,8 +237,8 @@ def test_two_workers_do_not_take_the_last_two_servers_away(
 
 def test_a_server_whose_name_does_not_resolve_is_down(haproxy: Front) -> None:
     found = haproxy_rig(haproxy).observe()
-    assert [one["server"] for one in seen(found, "server-down")] == ["unresolved/three"]
-    assert not seen(found, "out-of-service")
+    assert [one["server"] for one in data_of(found, "server-down")] == ["unresolved/three"]
+    assert not data_of(found, "out-of-service")
 
 
 def test_a_weight_is_set_and_put_back(haproxy: Front) -> None:
@@ -259,7 +246,7 @@ def test_a_weight_is_set_and_put_back(haproxy: Front) -> None:
     output = rig.act("set_weight", params)
     assert rig.act("set_weight", params, "verify").verdict == "effective"
     assert haproxy.answers(8) == {"one"}
-    rolled_back(rig, "set_weight", params, output)
+    rig.roll_back("set_weight", params, output)
     [shown] = [one for one in listed(rig) if one["server"] == "web/two"]
     assert shown["weight"] == 7
 
@@ -269,12 +256,12 @@ def test_errors_and_servers_that_are_down_are_seen(haproxy: Front) -> None:
     rig.observe()
     haproxy.sites[0].status = 503
     wait_until(lambda: haproxy.answers(20) == {"one", "two"})
-    [failing] = seen(rig.observe(), "errors")
+    [failing] = data_of(rig.observe(), "errors")
     assert (failing["server"], failing["errorRate"]) == ("web/one", 1.0)
 
     haproxy.sites[0].status = haproxy.sites[1].status = 500
-    wait_until(lambda: len(seen(rig.observe(), "server-down")) == 3)
-    assert {"backend": "web", "servers": 2} in seen(rig.observe(), "no-server")
+    wait_until(lambda: len(data_of(rig.observe(), "server-down")) == 3)
+    assert {"backend": "web", "servers": 2} in data_of(rig.observe(), "no-server")
     # It is to get requests, but cannot answer them.
     assert rig.act("enable", {"server": "web/one"}, "verify").verdict == "no effect"
 
@@ -313,12 +300,12 @@ def test_a_haproxy_killed_before_it_answers_leaves_an_unknown_outcome(haproxy: F
     thread.join()
     assert [type(one) for one in outcome] == [AnswerLost]
 
-    [lost] = seen(rig.observe(), "unreachable")
+    [lost] = data_of(rig.observe(), "unreachable")
     assert "cannot be reached" in lost["error"]
     with pytest.raises(BalancerError, match="cannot be reached"):
         rig.act("drain", params, "verify")
     haproxy.start()
-    assert not seen(rig.observe(), "unreachable")
+    assert not data_of(rig.observe(), "unreachable")
     wait_until(lambda: haproxy.answers(12) == {"one", "two"})
 
 
@@ -332,9 +319,9 @@ def test_nginx_reads_a_changed_file_and_the_old_one_again(nginx: Front) -> None:
     # A process of nginx that ends may still answer what it has accepted.
     assert wait_until(lambda: nginx.answers(12) == {"two"})
     assert file.read_text() == first.replace("; # the first", " down; # the first")
-    assert seen(rig.observe(), "summary")[0]["active"] == 1
+    assert data_of(rig.observe(), "summary")[0]["active"] == 1
 
-    rolled_back(rig, "drain", params, output)
+    rig.roll_back("drain", params, output)
     assert file.read_text() == first
     assert wait_until(lambda: nginx.answers(12) == {"one", "two"})
 
@@ -356,9 +343,9 @@ def test_a_change_never_loaded_by_nginx_is_loaded_at_the_next_attempt(nginx: Fro
 
 def test_an_nginx_that_is_gone_is_seen_without_its_status_page(nginx: Front) -> None:
     rig = Rig(LoadBalancer(nginx={**nginx_options(nginx), "status_url": None}))
-    assert not seen(rig.observe(), "unreachable")
+    assert not data_of(rig.observe(), "unreachable")
     nginx.kill()
-    assert "nginx does not run" in seen(rig.observe(), "unreachable")[0]["error"]
+    assert "nginx does not run" in data_of(rig.observe(), "unreachable")[0]["error"]
 
 
 def test_a_configuration_that_nginx_refuses_stays_as_it_was(nginx: Front) -> None:
@@ -381,7 +368,7 @@ def test_an_nginx_that_is_gone_is_no_success(nginx: Front) -> None:
     with pytest.raises(BalancerError, match="nothing was changed"):
         rig.act("drain", params)
     assert (nginx.folder / "web.conf").read_text() == first
-    assert seen(rig.observe(), "unreachable")
+    assert data_of(rig.observe(), "unreachable")
     nginx.start()
     rig.act("drain", params)
     assert wait_until(lambda: rig.act("drain", params, "verify").verdict == "effective")

@@ -13,13 +13,12 @@ import psycopg
 import pytest
 
 from archive_kit import PostgreSQL, postgresql, postgresql_programs
-from boyd.models import ActionResult, Observation
 from boyd_connectors.postgres import postgres_health, postgres_server
 from boyd_connectors.postgres.plugin import Postgres
 from boyd_connectors.postgres.postgres_server import PostgresError
 from connection_kit import ConnectedAgent
 from harness import Deployment, wait_until
-from plugin_kit import Rig
+from plugin_kit import Rig, data_of
 from signals import signal_process
 
 pytestmark = [pytest.mark.real, pytest.mark.long]
@@ -72,10 +71,6 @@ def rig(database: PostgreSQL, **more: Any) -> Rig:
     return Rig(Postgres(**options(database, **more)))
 
 
-def seen(found: list[Observation], what: str) -> list[dict[str, Any]]:
-    return [dict(one.data) for one in found if one.source == f"postgres/{what}"]
-
-
 def named(found: dict[str, Any]) -> dict[str, Any]:
     """The parameters that name a session."""
     return {key: found[key] for key in ("pid", "backendStart", "queryStart")}
@@ -96,7 +91,7 @@ def locked(database: PostgreSQL) -> Iterator[psycopg.Connection[Any]]:
         thread.start()
         try:
             watching = rig(database)
-            wait_until(lambda: seen(watching.observe(), "blocker"))
+            wait_until(lambda: data_of(watching.observe(), "blocker"))
             yield holder
         finally:
             holder.close()
@@ -106,7 +101,7 @@ def locked(database: PostgreSQL) -> Iterator[psycopg.Connection[Any]]:
 def test_a_blocking_session_is_found_and_can_be_ended(database: PostgreSQL) -> None:
     postgres = rig(database)
     with locked(database) as holder:
-        [found] = seen(postgres.observe(), "blocker")
+        [found] = data_of(postgres.observe(), "blocker")
         assert found["pid"] == holder.info.backend_pid
         assert found["state"] == "idle in transaction"
         assert found["waiting"] == 1
@@ -123,10 +118,10 @@ def test_a_blocking_session_is_found_and_can_be_ended(database: PostgreSQL) -> N
         assert shown["would end the session"]["waiting"] == 1
         # Approvers are told of every difference, so there must be none without a reason.
         assert postgres.act("terminate_backend", params, "dry_run") == shown
-        assert seen(postgres.observe(), "blocker") == [found]
+        assert data_of(postgres.observe(), "blocker") == [found]
 
         assert postgres.act("terminate_backend", params) == {"signalled": found["pid"]}
-        gone = wait_until(lambda: not seen(postgres.observe(), "blocker"))
+        gone = wait_until(lambda: not data_of(postgres.observe(), "blocker"))
     assert gone
     assert postgres.act("terminate_backend", params, "verify").verdict == "effective"
 
@@ -145,9 +140,9 @@ def test_a_refused_part_of_a_check_hides_none_before_it(
         monkeypatch.setattr(postgres_health, refused, refuses)
         found = rig(database, replicas=1).observe()
 
-    [error] = seen(found, "server")
+    [error] = data_of(found, "server")
     assert "division by zero" in error["error"]
-    assert what is None or seen(found, what)
+    assert what is None or data_of(found, what)
     assert len([one for one in found if one.data.get("check") not in (None, error["check"])]) == 2
 
 
@@ -155,7 +150,7 @@ def test_another_session_with_the_same_process_id_is_left_alone(database: Postgr
     postgres = rig(database, transaction_after=0)
     with connect(database, "shop") as busy:
         busy.execute("BEGIN")
-        [found] = seen(postgres.observe(), "idle-in-transaction") or seen(
+        [found] = data_of(postgres.observe(), "idle-in-transaction") or data_of(
             rig(database, idle_after=0).observe(), "idle-in-transaction"
         )
         earlier = {**named(found), "backendStart": "2020-01-01T00:00:00Z"}
@@ -181,7 +176,7 @@ def test_a_query_is_cancelled_and_its_session_lives_on(database: PostgreSQL) -> 
 
         thread = threading.Thread(target=sleep)
         thread.start()
-        [found] = wait_until(lambda: seen(postgres.observe(), "long-transaction"))
+        [found] = wait_until(lambda: data_of(postgres.observe(), "long-transaction"))
         assert postgres.act("cancel_query", named(found), "verify").verdict == "no effect"
         postgres.act("cancel_query", named(found))
         thread.join()
@@ -196,22 +191,14 @@ def test_a_table_with_dead_rows_is_found_and_vacuumed(database: PostgreSQL) -> N
         session.execute("INSERT INTO orders SELECT generate_series(1, 1000)")
         session.execute("DELETE FROM orders")
         session.execute("SELECT pg_stat_force_next_flush()")
-    [found] = wait_until(lambda: seen(postgres.observe(), "dead-rows"))
+    [found] = wait_until(lambda: data_of(postgres.observe(), "dead-rows"))
     assert (found["table"], found["dead"]) == ("public.orders", 1000)
     assert postgres.act("vacuum", {"table": "public.orders"}, "dry_run")["now"]["dead"] == 1000
 
-    result = ActionResult(
-        action="vacuum",
-        success=True,
-        duration=1,
-        output=postgres.act("vacuum", {"table": "public.orders"}),
-    )
-    action = postgres.host.actions["postgres:vacuum"]
-    assert action.params is not None
-    params = action.params.model_validate({"table": "public.orders"})
-    verdict = action.call("verify", params=params, result=result)
+    output = postgres.act("vacuum", {"table": "public.orders"})
+    verdict = postgres.verify("vacuum", {"table": "public.orders"}, output)
     assert (verdict.verdict, verdict.evidence) == ("effective", "1000 dead rows before, 0 now")
-    assert not seen(postgres.observe(), "dead-rows")
+    assert not data_of(postgres.observe(), "dead-rows")
 
 
 @pytest.mark.parametrize(
@@ -242,7 +229,7 @@ def test_a_session_of_a_superuser_is_refused_in_the_dry_run_too(database: Postgr
     postgres = rig(database, idle_after=0)
     with connect(database, "boyd") as busy:
         busy.execute("BEGIN")
-        [found] = seen(postgres.observe(), "idle-in-transaction")
+        [found] = data_of(postgres.observe(), "idle-in-transaction")
         for function in ("dry_run", "execute"):
             with pytest.raises(PostgresError, match=r"may not signal|superuser"):
                 postgres.act("terminate_backend", named(found), function)
@@ -251,20 +238,20 @@ def test_a_session_of_a_superuser_is_refused_in_the_dry_run_too(database: Postgr
 def test_full_connections_count_by_role_after_several_samples(database: PostgreSQL) -> None:
     postgres = rig(database, samples=2)
     with connect(database, "few"), connect(database, "few"):
-        assert not seen(postgres.observe(), "connections")
-        [found] = seen(postgres.observe(), "connections")
+        assert not data_of(postgres.observe(), "connections")
+        [found] = data_of(postgres.observe(), "connections")
     assert (found["role"], found["used"], found["most"]) == ("few", 2, 2)
-    assert wait_until(lambda: not seen(postgres.observe(), "connections"))
+    assert wait_until(lambda: not data_of(postgres.observe(), "connections"))
 
 
 def test_old_transaction_ids_are_seen(database: PostgreSQL) -> None:
-    found = seen(rig(database, transaction_ids=1).observe(), "wraparound")
+    found = data_of(rig(database, transaction_ids=1).observe(), "wraparound")
     assert {one["database"] for one in found} >= {"postgres", "template1"}
 
 
 def test_a_role_without_privileges_is_reported(database: PostgreSQL) -> None:
     blind = rig(database, access={"username": "blind"})
-    found = seen(blind.observe(), "server")
+    found = data_of(blind.observe(), "server")
     assert {one["check"] for one in found} == {"sessions", "replication"}
     assert {"the role blind sees only its own sessions" in one["error"] for one in found} == {True}
 
@@ -283,25 +270,25 @@ def test_a_replica_that_lags_or_is_gone_is_seen_on_both_sides(
 ) -> None:
     primary = rig(database, lag_bytes=1000, slot_bytes=1000, replicas=1)
     standby = rig(replica, lag_bytes=1000)
-    wait_until(lambda: not seen(primary.observe(), "replica-missing"))
-    assert not seen(standby.observe(), "replica-missing")
+    wait_until(lambda: not data_of(primary.observe(), "replica-missing"))
+    assert not data_of(standby.observe(), "replica-missing")
     with connect(replica, "boyd") as there, connect(database, "owner") as here:
         there.execute("SELECT pg_wal_replay_pause()")
         here.execute("INSERT INTO orders SELECT generate_series(1, 1000)")
-        [late] = wait_until(lambda: seen(primary.observe(), "replica-lag"))
+        [late] = wait_until(lambda: data_of(primary.observe(), "replica-lag"))
         assert late["replica"] == "walreceiver"
-        assert wait_until(lambda: seen(standby.observe(), "replica-lag"))
+        assert wait_until(lambda: data_of(standby.observe(), "replica-lag"))
         there.execute("SELECT pg_wal_replay_resume()")
-    wait_until(lambda: not seen(primary.observe(), "replica-lag"))
+    wait_until(lambda: not data_of(primary.observe(), "replica-lag"))
 
     replica.stop()
-    wait_until(lambda: seen(primary.observe(), "replica-missing"))
+    wait_until(lambda: data_of(primary.observe(), "replica-missing"))
     with connect(database, "owner") as here:
         here.execute("INSERT INTO orders SELECT generate_series(1, 1000)")
-    [slot] = wait_until(lambda: seen(primary.observe(), "unused-slot"))
+    [slot] = wait_until(lambda: data_of(primary.observe(), "unused-slot"))
     assert slot["slot"] == "replica"
     replica.start()
-    wait_until(lambda: not seen(primary.observe(), "replica-missing"))
+    wait_until(lambda: not data_of(primary.observe(), "replica-missing"))
 
 
 def test_a_server_killed_midway_leaves_an_unknown_outcome_and_returns(
@@ -316,13 +303,13 @@ def test_a_server_killed_midway_leaves_an_unknown_outcome_and_returns(
         outcome: list[Any] = []
         thread = threading.Thread(target=lambda: outcome.append(postgres.act("vacuum", vacuum)))
         thread.start()
-        wait_until(lambda: seen(postgres.observe(), "blocker"))
+        wait_until(lambda: data_of(postgres.observe(), "blocker"))
         database.stop()
         thread.join()
     [result] = outcome
     assert result.unknown
     assert "the connection broke" in result.error
-    assert {one["check"] for one in seen(postgres.observe(), "server")} == {
+    assert {one["check"] for one in data_of(postgres.observe(), "server")} == {
         "sessions",
         "replication",
         "upkeep",
@@ -330,7 +317,7 @@ def test_a_server_killed_midway_leaves_an_unknown_outcome_and_returns(
     with pytest.raises(PostgresError, match=r"cannot be used: .*refused"):
         postgres.act("vacuum", vacuum)
     database.start()
-    assert not seen(postgres.observe(), "server")
+    assert not data_of(postgres.observe(), "server")
     assert postgres.act("vacuum", vacuum)["after"]["dead"] == 0
 
 

@@ -12,12 +12,11 @@ import pytest
 import requests
 
 from alertmanager_kit import Alertmanager, alertmanager
-from boyd.models import ActionResult
 from boyd.plugins.http_service import ServiceError, StateError
 from boyd_connectors.prometheus import Prometheus
 from connection_kit import UpAgent
 from harness import free_port, wait_until
-from plugin_kit import Rig, Site, site
+from plugin_kit import Rig, Site, data_by_kind, site
 from prometheus_kit import PrometheusServer
 
 pytestmark = [pytest.mark.real, pytest.mark.long]
@@ -94,37 +93,29 @@ def shop(started: Shop) -> Shop:
     return started
 
 
-def seen(rig: Rig) -> dict[str, list[dict[str, Any]]]:
-    """The data of the observations by what they are about."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for one in rig.observe():
-        found.setdefault(one.source.partition("/")[2], []).append(one.data)
-    return found
-
-
 def test_a_series_is_in_trouble_until_it_is_below_the_lower_threshold(shop: Shop) -> None:
     rig = Rig(shop.plugin())
-    assert "query" not in seen(rig)
+    assert "query" not in data_by_kind(rig.observe())
     shop.queue(60)
-    [found] = seen(rig)["query"]
+    [found] = data_by_kind(rig.observe())["query"]
     assert found["query"], found["above"] == ("queue", 50)
     assert (found["value"], found["labels"]["job"]) == (60, "shop")
     shop.queue(30)
-    assert "query" in seen(rig)
+    assert "query" in data_by_kind(rig.observe())
     shop.queue(10)
-    assert "query" not in seen(rig)
+    assert "query" not in data_by_kind(rig.observe())
 
 
 def test_a_target_that_cannot_be_scraped_is_observed_until_it_is_back(shop: Shop) -> None:
     rig = Rig(shop.plugin())
-    assert seen(rig)["targets"] == [{"targets": 1, "down": 0, "omitted": 0}]
+    assert data_by_kind(rig.observe())["targets"] == [{"targets": 1, "down": 0, "omitted": 0}]
     shop.service.status = 500
     wait_until(lambda: shop.server.query("up == 0"))
-    [down] = seen(rig)["target"]
+    [down] = data_by_kind(rig.observe())["target"]
     assert down["job"] == "shop"
     assert "500" in down["error"]
     shop.service.status = 200
-    wait_until(lambda: "target" not in seen(rig))
+    wait_until(lambda: "target" not in data_by_kind(rig.observe()))
 
 
 def test_the_tools_query_what_prometheus_knows(shop: Shop) -> None:
@@ -185,14 +176,6 @@ def test_a_silence_is_expired_and_made_again(shop: Shop, agent: UpAgent) -> None
     wait_until(lambda: not shop.alerts())
 
 
-def rolled_back(rig: Rig, name: str, params: dict[str, Any], output: Any) -> Any:
-    action = rig.host.actions[f"prometheus:{name}"]
-    assert action.params is not None
-    result = ActionResult(action=action.id, success=True, duration=1, output=output)
-    given = action.params.model_validate(params)
-    return action.call("rollback", params=given, result=result, ctx=rig.ctx)
-
-
 def test_values_with_control_characters_are_matched(shop: Shop) -> None:
     rig = Rig(shop.plugin("silence"))
     rig.clock.time = datetime.now(UTC)
@@ -215,7 +198,7 @@ def test_a_silence_that_somebody_has_extended_is_left_alone(shop: Shop) -> None:
     mine = {key: known[key] for key in ("id", "matchers", "startsAt", "comment")}
     requests.post(f"{url}s", json={**mine, "endsAt": later, "createdBy": "ann"}, timeout=30)
     with pytest.raises(StateError, match="ann has changed"):
-        rolled_back(rig, "silence", asked, output)
+        rig.roll_back("silence", asked, output)
 
 
 def test_a_silence_that_had_not_begun_begins_in_time_when_it_is_made_again(shop: Shop) -> None:
@@ -235,7 +218,7 @@ def test_a_silence_that_had_not_begun_begins_in_time_when_it_is_made_again(shop:
         timeout=30,
     ).json()
     params = {"silenceId": made["silenceID"]}
-    again = rolled_back(rig, "expire_silence", params, rig.act("expire_silence", params))
+    again = rig.roll_back("expire_silence", params, rig.act("expire_silence", params))
     known = requests.get(f"{url}/{again['silenceId']}", timeout=30).json()
     assert known["status"]["state"] == "pending"
 

@@ -19,12 +19,11 @@ import pytest
 import redis
 import requests
 
-from boyd.models import ActionResult, Observation
 from boyd_connectors.message_queues.message_queue import ChangeLost, QueueError
 from boyd_connectors.message_queues.plugin import Queues
 from connection_kit import ConnectedAgent, program
 from harness import Deployment, free_port, server_program, wait_until
-from plugin_kit import Rig
+from plugin_kit import Rig, data_of
 
 pytestmark = [pytest.mark.real, pytest.mark.long]
 
@@ -136,19 +135,6 @@ def options(rabbit: Rabbit, password: dict[str, Any]) -> dict[str, Any]:
     return {"rabbitmq": address, "access": password, "actions": actions, "sample_messages": 2}
 
 
-def seen(found: list[Observation], what: str) -> list[dict[str, Any]]:
-    return [dict(one.data) for one in found if one.source == f"queues/{what}"]
-
-
-def verdict(rig: Rig, name: str, params: dict[str, Any], output: Any) -> str:
-    action = rig.host.actions[f"queues:{name}"]
-    assert action.params is not None
-    result = ActionResult(action=action.id, success=True, duration=1, output=output)
-    given = action.params.model_validate(params)
-    found: str = action.call("verify", params=given, result=result, ctx=rig.ctx).verdict
-    return found
-
-
 def publish(channel: amqp.Channel, *texts: str) -> None:
     for text in texts:
         message = amqp.Message(text, delivery_mode=2)
@@ -171,9 +157,9 @@ def test_dead_letters_go_back_and_a_queue_without_consumers_is_purged(
             message = wait_until(lambda: channel.basic_get("work"))
             channel.basic_reject(message.delivery_tag, requeue=False)
         wait_until(lambda: depth(rig, "dead") == 3)
-        [found] = seen(rig.observe(), "no-consumer")
+        [found] = data_of(rig.observe(), "no-consumer")
         assert (found["queue"], found["consumers"]) == ("dead", 0)
-        assert [one["queue"] for one in seen(rig.observe(), "depth")] == ["dead"]
+        assert [one["queue"] for one in data_of(rig.observe(), "depth")] == ["dead"]
 
         params = {"queue": "dead", "at_most": 2}
         preview = rig.act("requeue", params, "dry_run")
@@ -181,7 +167,7 @@ def test_dead_letters_go_back_and_a_queue_without_consumers_is_purged(
         assert preview["samples"] == ["one", "two"]
         output = rig.act("requeue", params)
         assert output["moved"] == 2
-        wait_until(lambda: verdict(rig, "requeue", params, output) == "effective")
+        wait_until(lambda: rig.verify("requeue", params, output).verdict == "effective")
         assert [channel.basic_get("work", no_ack=True).body for _ in range(2)] == ["one", "two"]
 
         for function in ("dry_run", "execute"):
@@ -193,7 +179,7 @@ def test_dead_letters_go_back_and_a_queue_without_consumers_is_purged(
         assert rig.act("purge", params, "dry_run")["samples"] == ["four", "five"]
         wait_until(lambda: depth(rig, "work") == 4)
         output = rig.act("purge", params)
-        wait_until(lambda: verdict(rig, "purge", params, output) == "effective")
+        wait_until(lambda: rig.verify("purge", params, output).verdict == "effective")
         assert channel.basic_get("work") is None
 
 
@@ -231,14 +217,14 @@ def test_a_rabbitmq_killed_midway_loses_no_message(
     result = rig.act("requeue", {"queue": "work", "to": "dead"})
     assert result.unknown
     assert "it may have taken effect" in result.error
-    [lost] = seen(rig.observe(), "unreachable")
+    [lost] = data_of(rig.observe(), "unreachable")
     assert "cannot be reached" in lost["error"]
     with pytest.raises(QueueError, match="cannot be reached"):
-        verdict(rig, "requeue", {"queue": "work"}, {"before": 2})
+        rig.verify("requeue", {"queue": "work"}, {"before": 2})
 
     rabbit.start()
     wait_until(lambda: depth(rig, "work") >= 1)
-    assert not seen(rig.observe(), "unreachable")
+    assert not data_of(rig.observe(), "unreachable")
     with rabbit.channel() as channel:
         bodies = [*drained(channel, "work"), *drained(channel, "dead")]
     assert set(bodies) >= {"one", "two"}
@@ -295,17 +281,17 @@ def test_tasks_of_celery_that_nobody_takes_are_seen_and_purged(
         for priority in (0, 3, 9):
             app.send_task("pay", priority=priority)
     rig.clock.forward(10)
-    [growing] = seen(rig.observe(), "growth")
+    [growing] = data_of(rig.observe(), "growth")
     assert (growing["queue"], growing["depth"], growing["growthPerMinute"]) == ("celery", 4, 18.0)
     rig.clock.forward(60)
-    [old] = seen(rig.observe(), "age")
+    [old] = data_of(rig.observe(), "age")
     assert (old["queue"], old["ageSeconds"]) == ("celery", 70)
 
     params = {"queue": "celery", "at_most": 4}
     assert rig.act("purge", params, "dry_run") == {"would delete messages": 4, "samples": []}
     output = rig.act("purge", params)
     assert output["deleted"] == 4
-    assert verdict(rig, "purge", params, output) == "effective"
+    assert rig.verify("purge", params, output).verdict == "effective"
     assert not client.keys("celery*")
 
 
@@ -315,8 +301,8 @@ def test_messages_that_were_taken_and_not_acknowledged_are_counted(
     client.hset("unacked", mapping={"a": "1", "b": "2"})
     client.zadd("unacked_index", {"a": client.time()[0] - 100, "b": client.time()[0]})
     rig = redis_rig(broker, max_unacked=2, max_age=90)
-    assert seen(rig.observe(), "unacked")[0]["unacked"] == 2
-    assert seen(rig.observe(), "age")[0]["queue"] == "(celery)"
+    assert data_of(rig.observe(), "unacked")[0]["unacked"] == 2
+    assert data_of(rig.observe(), "age")[0]["queue"] == "(celery)"
 
 
 def test_dead_letters_in_a_list_move_oldest_first(broker: int, client: redis.Redis) -> None:
@@ -325,7 +311,7 @@ def test_dead_letters_in_a_list_move_oldest_first(broker: int, client: redis.Red
     params = {"queue": "dead", "to": "celery", "at_most": 201}
     output = rig.act("requeue", params)
     assert output["moved"] == 201
-    assert verdict(rig, "requeue", params, output) == "effective"
+    assert rig.verify("requeue", params, output).verdict == "effective"
     assert client.rpop("celery") == b"0"
     assert (client.llen("celery"), client.llen("dead")) == (200, 49)
     for function in ("dry_run", "execute"):
@@ -341,9 +327,9 @@ def test_a_stream_without_consumers_and_one_that_lags(broker: int, client: redis
         client.xadd("orders", {"number": number}, id=f"1000-{number + 1}")
     rig = redis_rig(broker, streams={"orders": "billing"}, max_depth=5, max_age=60)
     found = rig.observe()
-    assert [one["queue"] for one in seen(found, "no-consumer")] == ["orders"]
-    assert seen(found, "depth")[0]["depth"] == 5
-    assert seen(found, "age")[0]["ageSeconds"] > 60
+    assert [one["queue"] for one in data_of(found, "no-consumer")] == ["orders"]
+    assert data_of(found, "depth")[0]["depth"] == 5
+    assert data_of(found, "age")[0]["ageSeconds"] > 60
     client.xreadgroup("billing", "one", {"orders": ">"}, count=3)
     [stream] = [one for one in rig.plugin._queues(rig.ctx) if one.name == "orders"]  # type: ignore[attr-defined]
     assert (stream.depth, stream.unacked, stream.consumers) == (2, 3, 1)
@@ -360,13 +346,13 @@ def test_a_queue_that_cannot_be_read_hides_no_other(broker: int, client: redis.R
     rig = redis_rig(broker, streams=streams, max_depth=2)
     found = rig.observe()
 
-    assert not seen(found, "unreachable")
-    down = {one["queue"]: one["state"] for one in seen(found, "down")}
+    assert not data_of(found, "unreachable")
+    down = {one["queue"]: one["state"] for one in data_of(found, "down")}
     assert down.keys() == {"celery", "(celery)", "late", "dead letters"}
     assert "no such key" in down["late"]
     assert "has no group billing" in down["dead letters"]
-    assert [one["queue"] for one in seen(found, "depth")] == ["dead"]
-    assert [one["queue"] for one in seen(found, "no-consumer")] == ["orders"]
+    assert [one["queue"] for one in data_of(found, "depth")] == ["dead"]
+    assert [one["queue"] for one in data_of(found, "no-consumer")] == ["orders"]
 
 
 def test_a_key_that_is_no_list_is_not_purged(broker: int, client: redis.Redis) -> None:
@@ -385,7 +371,7 @@ def test_a_stream_that_comes_to_be_does_not_grow(broker: int, client: redis.Redi
         client.xadd("late", {"number": number})
     rig.clock.forward(60)
 
-    assert not seen(rig.observe(), "growth")
+    assert not data_of(rig.observe(), "growth")
 
 
 def test_a_redis_that_hangs_is_given_up(
@@ -405,9 +391,9 @@ def test_a_redis_that_hangs_is_given_up(
 
     with pytest.raises(ChangeLost):
         lost()
-    assert seen(rig.observe(), "unreachable")
+    assert data_of(rig.observe(), "unreachable")
     client.client_unpause()
-    assert not seen(rig.observe(), "unreachable")
+    assert not data_of(rig.observe(), "unreachable")
 
 
 def test_an_agent_requeues_with_approval(

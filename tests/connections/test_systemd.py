@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from boyd.models import ActionResult, Observation
 from boyd.plugins.command import CommandFailed
 from boyd_connectors.systemd.plugin import LogParams, Systemd
 from connection_kit import UpAgent
 from harness import wait_until
-from plugin_kit import Rig
+from plugin_kit import Rig, data_of
 from systemd_kit import UserSystemd, user_systemd
 
 pytestmark = [pytest.mark.real, pytest.mark.long]
@@ -56,12 +55,8 @@ def rig(systemd: UserSystemd, monkeypatch: pytest.MonkeyPatch) -> Rig:
     )
 
 
-def seen(found: list[Observation], what: str) -> list[dict[str, Any]]:
-    return [dict(one.data) for one in found if one.source == f"systemd/{what}"]
-
-
 def troubles(rig: Rig) -> dict[str, str]:
-    return {one["unit"]: one["trouble"] for one in seen(rig.observe(), "unit")}
+    return {one["unit"]: one["trouble"] for one in data_of(rig.observe(), "unit")}
 
 
 def test_a_failed_unit_is_seen_restarted_and_verified(
@@ -75,22 +70,13 @@ def test_a_failed_unit_is_seen_restarted_and_verified(
     assert "+state: active" in rig.act("restart", params, "dry_run")["difference"]
 
     result = rig.act("restart", params)  # it does not help while the cause is there
-    assert verdict(rig, params, result) == "no effect"
+    assert rig.verify("restart", params, result).verdict == "no effect"
     ready.touch()
     result = rig.act("restart", params)
-    wait_until(lambda: verdict(rig, params, result) == "effective")
+    wait_until(lambda: rig.verify("restart", params, result).verdict == "effective")
     assert troubles(rig) == {}
     log = rig.host.tools["systemd:read_log"]
     assert "Started" in log.call("run", params=LogParams(unit="boyd-web.service"), ctx=rig.ctx)
-
-
-def verdict(rig: Rig, params: dict[str, str], output: Any) -> str:
-    action = rig.host.actions["systemd:restart"]
-    assert action.params is not None
-    result = ActionResult(action=action.id, success=True, duration=1, output=output)
-    given = action.params.model_validate(params)
-    found = action.call("verify", params=given, result=result, ctx=rig.ctx)
-    return str(found.verdict)
 
 
 def test_a_unit_that_restarts_again_and_again_is_seen_and_reset(
@@ -115,12 +101,12 @@ def test_messages_at_a_rate_are_seen_in_the_journal(systemd: UserSystemd, rig: R
     systemd.control("start", "boyd-log.service")
     wait_until(lambda: list(systemd.journal.rglob("*.journal")))
     rig.observe()
-    assert seen(rig.observe(), "pattern") == []
+    assert data_of(rig.observe(), "pattern") == []
     systemd.unit(
         "boyd-db.service", "for n in 1 2 3; do echo ERROR: connection refused; done; sleep 1000"
     )
     systemd.control("start", "boyd-db.service")
-    [alarm] = wait_until(lambda: seen(rig.observe(), "pattern"))
+    [alarm] = wait_until(lambda: data_of(rig.observe(), "pattern"))
     assert (alarm["unit"], alarm["pattern"]) == ("boyd-db.service", "refused")
 
 
@@ -138,10 +124,10 @@ def test_a_systemd_that_is_killed_leaves_a_true_record(systemd: UserSystemd, rig
     with pytest.raises(CommandFailed):
         rig.observe()
     with pytest.raises(CommandFailed):
-        verdict(rig, params, {})
+        rig.verify("restart", params, {})
 
     systemd.start()
-    assert seen(rig.observe(), "units")
+    assert data_of(rig.observe(), "units")
 
 
 def test_an_agent_restarts_a_unit_that_a_person_has_approved(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -97,6 +97,23 @@ def context(
     )
 
 
+def data_of(observations: Iterable[Observation], kind: str) -> list[dict[str, Any]]:
+    """The data of the observations with a source such as `files/KIND`."""
+    return [dict(each.data) for each in observations if each.source.partition("/")[2] == kind]
+
+
+def data_by_kind(observations: Iterable[Observation]) -> dict[str, list[dict[str, Any]]]:
+    """The data of the observations, by the kind in their sources."""
+    data: dict[str, list[dict[str, Any]]] = {}
+    for each in observations:
+        data.setdefault(each.source.partition("/")[2], []).append(each.data)
+    return data
+
+
+def _success(action: str, output: Any) -> ActionResult:
+    return ActionResult(action=action, success=True, duration=1, output=output)
+
+
 class Rig:
     """Runs a plugin's phases one by one, each with the context of the current iteration."""
 
@@ -154,13 +171,24 @@ class Rig:
         """Observe, orient and decide."""
         return self.decide(self.orient(self.observe()))
 
-    def act(self, name: str, params: Mapping[str, Any], function: str = "execute") -> Any:
+    def act(
+        self, name: str, params: Mapping[str, Any], function: str = "execute", **values: Any
+    ) -> Any:
         """Call a function of the action *name* with validated params; what it returned."""
         action = self.host.actions[f"{self.plugin.id}:{name}"]
         model = action.params
         assert model is not None
         assert issubclass(model, BaseModel)
-        return action.call(function, params=model.model_validate(dict(params)), ctx=self.ctx)
+        valid = model.model_validate(dict(params))
+        return action.call(function, params=valid, ctx=self.ctx, **values)
+
+    def verify(self, name: str, params: Mapping[str, Any], output: Any = None) -> Any:
+        """The verdict on an action that has succeeded with that *output*."""
+        return self.act(name, params, "verify", result=_success(name, output))
+
+    def roll_back(self, name: str, params: Mapping[str, Any], output: Any = None) -> Any:
+        """Undo an action that has succeeded with that *output*."""
+        return self.act(name, params, "rollback", result=_success(name, output))
 
     def result(self, name: str, params: Mapping[str, Any]) -> ActionResult:
         """Execute an action that returns a whole result."""

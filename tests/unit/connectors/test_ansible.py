@@ -225,7 +225,7 @@ def test_a_playbook_left_running_by_a_killed_worker_blocks_others(project: Proje
     wait_until(project.seen.exists)
     for function in ("execute", "verify"):
         with pytest.raises(AnsibleFailure, match="still runs"):
-            rig.act("release", PARAMS) if function == "execute" else verified(rig)
+            rig.act("release", PARAMS) if function == "execute" else rig.verify("release", PARAMS)
     fifo.write_text("go\n")
     running.join()
 
@@ -254,14 +254,6 @@ def test_a_rollback_waits_until_what_runs_has_ended(
             undone = pool.submit(action.call, "rollback", params=params, result=result, ctx=rig.ctx)
             assert refused.wait(60)
         assert undone.result(60)["hosts"]
-
-
-def verified(rig: Rig, output: Any = None) -> Any:
-    action = rig.host.actions["ansible:release"]
-    assert action.params is not None
-    params = action.params.model_validate(PARAMS)
-    result = ActionResult(action=action.id, success=True, duration=1, output=output)
-    return action.call("verify", params=params, result=result, ctx=rig.ctx)
 
 
 def test_secrets_and_variables_are_in_no_argument_and_no_environment(
@@ -330,17 +322,13 @@ def test_a_rollback_runs_on_the_hosts_that_were_changed(project: Project) -> Non
         *begun("web1", "web2"), {**CHANGED, "host": "web2"}, ended(web1={}, web2={"changed": 1})
     )
     output = rig.act("release", PARAMS)
-    action = rig.host.actions["ansible:release"]
-    assert action.params is not None
-    result = ActionResult(action=action.id, success=True, duration=1, output=output)
-    values: dict[str, Any] = {"params": action.params.model_validate(PARAMS), "result": result}
-    action.call("rollback", **values, ctx=rig.ctx)
+    rig.roll_back("release", PARAMS, output)
     assert "--limit web2 " in project.seen.read_text()
     assert "-- back.yml" in project.seen.read_text()
     (project.folder / "back.yml").write_text("[changed]")
     with pytest.raises(AnsibleFailure, match=r"have changed since site\.yml ran"):
-        action.call("rollback", **values, ctx=rig.ctx)
-    assert verified(rig, output).verdict == "cannot tell"
+        rig.roll_back("release", PARAMS, output)
+    assert rig.verify("release", PARAMS, output).verdict == "cannot tell"
 
 
 def test_an_unknown_host_is_refused_before_anything_runs(project: Project) -> None:

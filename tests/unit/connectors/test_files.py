@@ -18,14 +18,14 @@ from typing import Any
 
 import pytest
 
-from boyd.models import ActionResult, Observation
+from boyd.models import ActionResult
 from boyd.plugin import Context
 from boyd_connectors.files import disk_forecast, file_set, plugin, removal
 from boyd_connectors.files.disk_forecast import DiskUsage, forecast
 from boyd_connectors.files.file_set import FilesError, escape, path_of
 from boyd_connectors.files.plugin import DiskFiles
 from harness import wait_until
-from plugin_kit import Rig
+from plugin_kit import Rig, data_of
 from signals import signal_process
 
 DAY = 86_400
@@ -51,26 +51,6 @@ def old(path: Path, days: float = 30, text: str = "x" * 5000) -> Path:
     at = time.time() - days * DAY
     os.utime(path, (at, at))
     return path
-
-
-def seen(found: list[Observation], what: str) -> list[dict[str, Any]]:
-    return [dict(one.data) for one in found if one.source == f"files/{what}"]
-
-
-def verdict(on: Rig, name: str, params: dict[str, Any], output: Any) -> Any:
-    action = on.host.actions[f"files:{name}"]
-    assert action.params is not None
-    result = ActionResult(action=action.id, success=True, duration=1, output=output)
-    given = action.params.model_validate(params)
-    return action.call("verify", params=given, result=result, ctx=on.ctx)
-
-
-def undone(on: Rig, name: str, params: dict[str, Any], output: Any) -> Any:
-    action = on.host.actions[f"files:{name}"]
-    assert action.params is not None
-    result = ActionResult(action=action.id, success=True, duration=1, output=output)
-    given = action.params.model_validate(params)
-    return action.call("rollback", params=given, result=result, ctx=on.ctx)
 
 
 def tree(folder: Path) -> set[str]:
@@ -150,14 +130,15 @@ def test_a_filling_disk_is_observed_until_it_is_emptied(disk: Disk) -> None:
     for number in range(30):
         disk.used += GIB
         found = watching.observe()
-        told.append([one["fullInHours"] for one in seen(found, "filling") if one["of"] == "space"])
+        filling = data_of(found, "filling")
+        told.append([data["fullInHours"] for data in filling if data["of"] == "space"])
         watching.clock.forward(600)
         if number == 24:
             disk.used = 20 * GIB
     assert told[:8] == [*[[]] * 7, [9.0]]
     assert told[24] == [6.0]
     assert told[25:] == [[]] * 5
-    [full] = seen(found, "full")
+    [full] = data_of(found, "full")
     assert full == {"mount": MOUNT, "of": "inodes", "usedPercent": 96, "host": "here"}
     assert len(watching.state.get("usage/here")[MOUNT]["samples"]) <= disk_forecast.SAMPLES
 
@@ -165,8 +146,8 @@ def test_a_filling_disk_is_observed_until_it_is_emptied(disk: Disk) -> None:
 def test_an_unmounted_disk_is_trouble_and_not_a_full_one(disk: Disk) -> None:
     watching = Rig(DiskFiles(mounts=[MOUNT]))
     disk.gone = True
-    assert "nothing is mounted" in seen(watching.observe(), "mount")[0]["error"]
-    assert seen(watching.observe(), "space") == []
+    assert "nothing is mounted" in data_of(watching.observe(), "mount")[0]["error"]
+    assert data_of(watching.observe(), "space") == []
     tool = watching.host.tools["files:show_space"]
     disk.gone = False
     assert tool.call("run", ctx=watching.ctx)["/data space"]["noForecast"].startswith("too little")
@@ -208,9 +189,9 @@ def test_old_and_big_files_are_seen_and_nothing_else(logs: Path) -> None:
     (logs / "folder.log").mkdir()
     os.mkfifo(logs / "pipe.log")
     found = rig(logs, max_bytes=8000).observe()
-    [told] = seen(found, "old")
+    [told] = data_of(found, "old")
     assert (told["set"], told["files"], told["host"]) == ("logs", 2, "here")
-    [big] = seen(found, "big")
+    [big] = data_of(found, "big")
     assert (big["path"], big["bytes"]) == (f"{logs}/new.log", 9000)
 
 
@@ -230,9 +211,9 @@ def test_a_set_that_hangs_hides_no_other(logs: Path, monkeypatch: pytest.MonkeyP
     found = [watching.observe() for _ in range(2)]
     ended.set()
 
-    errors = [one["error"] for looked in found for one in seen(looked, "unreadable")]
+    errors = [one["error"] for looked in found for one in data_of(looked, "unreadable")]
     assert errors == ["no answer within 0.2 s", "the previous call still hangs"]
-    assert [one["set"] for looked in found for one in seen(looked, "old")] == ["logs"] * 2
+    assert [one["set"] for looked in found for one in data_of(looked, "old")] == ["logs"] * 2
 
 
 def test_a_scan_that_is_cut_or_must_not_look_says_so(
@@ -242,14 +223,14 @@ def test_a_scan_that_is_cut_or_must_not_look_says_so(
         old(logs / f"{number}.log")
     monkeypatch.setattr(file_set, "MAX_ENTRIES", 10)
     found = rig(logs).observe()
-    assert seen(found, "incomplete") == [
+    assert data_of(found, "incomplete") == [
         {"set": "logs", "cut": True, "unreadableFolders": 0, "host": "here"}
     ]
-    assert seen(found, "old")[0]["files"] == 10
+    assert data_of(found, "old")[0]["files"] == 10
     logs.rename(logs.with_name("away"))
-    assert "No such file" in seen(rig(logs).observe(), "unreadable")[0]["error"]
+    assert "No such file" in data_of(rig(logs).observe(), "unreadable")[0]["error"]
     logs.symlink_to(logs.with_name("away"))
-    assert "a link" in seen(rig(logs).observe(), "unreadable")[0]["error"]
+    assert "a link" in data_of(rig(logs).observe(), "unreadable")[0]["error"]
 
 
 # Old files
@@ -270,7 +251,7 @@ def test_previewed_files_are_deleted_oldest_first(logs: Path) -> None:
     output = on.act("delete_old", params)
     assert output["files"] == preview["files"]
     assert tree(logs) == {"c.log", "new.log"}
-    told = verdict(on, "delete_old", params, output)
+    told = on.verify("delete_old", params, output)
     assert told.verdict == "effective"
     assert told.evidence.startswith("2 of 2 files are gone; ")
 
@@ -369,7 +350,7 @@ def test_an_open_file_stays_and_a_deleted_one_that_is_open_takes_space(logs: Pat
         assert output["left"][0].startswith(f"{logs}/a.log: ")
         (logs / "a.log").unlink()
         files = {"files": preview["files"]}
-        assert "1 still take space" in verdict(on, "delete_old", params, files).evidence
+        assert "1 still take space" in on.verify("delete_old", params, files).evidence
 
 
 def test_files_left_by_an_interrupted_deletion_are_deleted_the_next_time(
@@ -386,7 +367,7 @@ def test_files_left_by_an_interrupted_deletion_are_deleted_the_next_time(
         with pytest.raises(KeyboardInterrupt):
             on.act("delete_old", params)
     assert [name[:6] for name in tree(logs)] == [file_set.OWN]
-    assert seen(on.observe(), "old")[0]["files"] == 1
+    assert data_of(on.observe(), "old")[0]["files"] == 1
     on.act("delete_old", params)
     assert tree(logs) == set()
 
@@ -416,16 +397,16 @@ def test_undoing_restores_files_from_the_trash(logs: Path) -> None:
     on, params = rig(logs), {"set": "logs"}
     output = on.act("trash_old", params)
     assert all(name.startswith(".boyd-trash/") for name in tree(logs))
-    told = verdict(on, "trash_old", params, output)
+    told = on.verify("trash_old", params, output)
     assert told.verdict == "effective"
     assert "no space is free" in told.evidence
-    [trash] = seen(on.observe(), "trash")
+    [trash] = data_of(on.observe(), "trash")
     assert (trash["batches"], trash["due"]) == (1, 0)
     with pytest.raises(FilesError, match="holds nothing"):
         on.act("empty_trash", params)
 
     (logs / "a.log").write_text("new")
-    back = undone(on, "trash_old", params, output)
+    back = on.roll_back("trash_old", params, output)
     assert back["left"] == [f"{logs}/a.log: File exists"]
     assert (logs / "a.log").read_text() == "new"
     assert (logs / "below" / "b.log").read_text() == "b"
@@ -445,13 +426,13 @@ def test_the_trash_is_emptied_of_the_batches_that_were_previewed(
     monkeypatch.setattr(plugin, "common_preview", lambda _: agreed)
     emptied = on.act("empty_trash", params)
     assert [one["batch"] for one in emptied["batches"]] == [output["batch"]]
-    assert verdict(on, "empty_trash", params, emptied).verdict == "effective"
+    assert on.verify("empty_trash", params, emptied).verdict == "effective"
     assert {name.rpartition("/")[2] for name in tree(logs)} == {"b.log"}
     assert precious.exists()
     with pytest.raises(FilesError, match="has changed since"):
         on.act("empty_trash", params)
     with pytest.raises(FilesError, match="No such file"):
-        undone(on, "trash_old", params, output)
+        on.roll_back("trash_old", params, output)
 
 
 # Rotation
@@ -496,14 +477,14 @@ def test_a_file_is_rotated_compressed_and_put_back(
     assert str(writer.pid) in preview["would signal"]
     assert "-bytes: 5" in preview["would change"]
     output = on.act("rotate", params)
-    wait_until(lambda: verdict(on, "rotate", params, output).verdict == "effective")
+    wait_until(lambda: on.verify("rotate", params, output).verdict == "effective")
     [name] = [one for one in tree(logs) if one.endswith(".gz")]
     assert output["rotated"] == f"{logs}/{name}"
     assert gzip.decompress((logs / name).read_bytes()) == b"open\n"
     wait_until(lambda: path.exists() and path.read_text() == "open\n")
     path.write_text("since\n")
 
-    back = undone(on, "rotate", params, output)
+    back = on.roll_back("rotate", params, output)
     assert back["notes"] == []
     assert Path(back["aside"]).read_text() == "since\n"
     wait_until(lambda: path.read_text() == "open\nopen\n")
@@ -520,11 +501,11 @@ def test_a_rotation_has_no_effect_while_a_process_keeps_the_old_file_open(
     on, params = rig(logs, **signalled(logs)), {"path": f"{logs}/app.log"}
     output = on.act("rotate", params)
     assert "compressed with the next rotation" in output["notes"][0]
-    told = verdict(on, "rotate", params, output)
+    told = on.verify("rotate", params, output)
     assert told.verdict == "no effect"
     assert f"({writer.pid}) still has it open" in told.evidence
     signal_process(writer.pid, signal.SIGCONT)
-    wait_until(lambda: verdict(on, "rotate", params, output).verdict == "effective")
+    wait_until(lambda: on.verify("rotate", params, output).verdict == "effective")
 
 
 @pytest.mark.parametrize("function", ["execute", "dry_run"])
@@ -550,15 +531,15 @@ def test_a_copy_is_made_and_the_file_emptied_in_place(logs: Path) -> None:
     with path.open("a") as file:
         print("first", file=file, flush=True)
         output = on.act("rotate", params)
-        assert verdict(on, "rotate", params, output).verdict == "effective"
+        assert on.verify("rotate", params, output).verdict == "effective"
         assert path.read_text() == ""
-        undone(on, "rotate", params, output)
+        on.roll_back("rotate", params, output)
         print("second", file=file, flush=True)
         assert path.read_text() == "first\nsecond\n"
         output = on.act("rotate", params)
         print("third", file=file, flush=True)
     with pytest.raises(FilesError, match="written to since"):
-        undone(on, "rotate", params, output)
+        on.roll_back("rotate", params, output)
     assert gzip.decompress(Path(output["rotated"]).read_bytes()) == b"first\nsecond\n"
 
 
@@ -575,7 +556,7 @@ def test_rotated_files_beyond_those_to_keep_go_to_the_trash_and_come_back(logs: 
     output = on.act("rotate", params)
     assert [one["path"] for one in output["dropped"]] == dropped
     assert len([name for name in tree(logs) if not name.startswith(".boyd")]) == 3
-    undone(on, "rotate", params, output)
+    on.roll_back("rotate", params, output)
     assert {name for name in tree(logs) if not name.startswith(".boyd")} == {
         *(Path(one).name for one in dropped),
         "app.log-20260103T000000Z",

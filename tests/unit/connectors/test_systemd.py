@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from boyd.errors import PluginError
-from boyd.models import ActionResult, Observation
+from boyd.models import ActionResult
 from boyd.plugins.command import CommandFailed
 from boyd.plugins.results import uncertain
 from boyd_connectors.systemd import journal
 from boyd_connectors.systemd.journal import Journal, JournalEntry, JournalPattern, PatternCounts
 from boyd_connectors.systemd.plugin import Systemd, UnitParams
-from plugin_kit import Rig
+from plugin_kit import Rig, data_of
 
 REFUSED = {"name": "refused", "contains": ["ERROR", "refused"], "count": 4, "window": 60}
 
@@ -60,10 +60,6 @@ def rig(**options: Any) -> Rig:
     return Rig(Systemd(**options))
 
 
-def seen(found: list[Observation], what: str) -> list[dict[str, Any]]:
-    return [dict(one.data) for one in found if one.source == f"systemd/{what}"]
-
-
 def line(cursor: str, at: float, message: Any, **more: str) -> str:
     raw = {"__CURSOR": cursor, "__REALTIME_TIMESTAMP": str(int(at * 1e6)), "MESSAGE": message}
     return json.dumps({**raw, **more}) + "\n"
@@ -77,10 +73,10 @@ def test_failed_units_are_reported_and_all_are_counted(host: Host) -> None:
     )
     found = rig(max_items=1).observe()
 
-    assert seen(found, "unit") == [
+    assert data_of(found, "unit") == [
         {"unit": "b.service", "trouble": "failed", "result": "exit-code", "host": "here"}
     ]
-    assert seen(found, "units") == [
+    assert data_of(found, "units") == [
         {"units": 3, "failed": 2, "restarting": 0, "omitted": 1, "host": "here"}
     ]
 
@@ -93,8 +89,8 @@ def test_dependencies_between_units_are_reported_if_asked_for(host: Host) -> Non
         {**nothing, "Id": "db.service", "Requires": "system.slice"},
     )
 
-    assert seen(rig().observe(), "dependencies") == []
-    [reported] = seen(rig(dependencies=True).observe(), "dependencies")
+    assert data_of(rig().observe(), "dependencies") == []
+    [reported] = data_of(rig(dependencies=True).observe(), "dependencies")
     assert reported["dependsOn"] == {
         "shop.service/here": ["db.service/here"],
         "cart.service/here": ["db.service/here", "shop.service/here"],
@@ -106,7 +102,7 @@ def test_a_restart_loop_is_reported_until_half_as_many_restarts_are_left(host: H
     told = []
     for count in (50, 53, 54, 54, 54, 0):
         host.units({"Id": "a.service", "NRestarts": str(count)})
-        told.append(bool(seen(watching.observe(), "unit")))
+        told.append(bool(data_of(watching.observe(), "unit")))
         watching.clock.forward(40)
 
     assert told == [False, False, True, True, False, False]
@@ -160,30 +156,20 @@ def test_a_restart_is_effective_once_another_invocation_lasts(
 ) -> None:
     host.units({"Id": "web.service", "InvocationID": "new", **unit})
     acting = rig(actions={"restart": {}})
-    action = acting.host.actions["systemd:restart"]
-    assert action.params is not None
-    result = ActionResult(action=action.id, success=True, duration=1, output={"invocation": "old"})
-    params = action.params.model_validate({"unit": "web.service"})
 
-    found = action.call("verify", params=params, result=result, ctx=acting.ctx)
-
-    assert found.verdict == verdict
+    params = {"unit": "web.service"}
+    assert acting.verify("restart", params, {"invocation": "old"}).verdict == verdict
 
 
 def test_a_restart_whose_outcome_is_unknown_is_judged_by_the_invocation_before(host: Host) -> None:
     host.units({"Id": "web.service", "InvocationID": "old", "ActiveEnterTimestampMonotonic": "1"})
     acting = rig(actions={"restart": {}})
-    action, params = acting.host.actions["systemd:restart"], {"unit": "web.service"}
-    assert action.params is not None
-    given = action.params.model_validate(params)
+    params = {"unit": "web.service"}
     # Killed on its way: the unit was active before, and still is.
-    lost = ActionResult(action=action.id, success=False, duration=1, unknown=True)
+    lost = ActionResult(action="systemd:restart", success=False, duration=1, unknown=True)
     known = uncertain("it hung", {"invocation": "old"})
-    found = [
-        action.call("verify", params=given, result=one, ctx=acting.ctx).verdict
-        for one in (lost, known)
-    ]
-    assert found == ["cannot tell", "no effect"]
+    checks = [acting.act("restart", params, "verify", result=one) for one in (lost, known)]
+    assert [check.verdict for check in checks] == ["cannot tell", "no effect"]
 
 
 def test_a_unit_has_one_name_for_budgets(host: Host) -> None:
@@ -199,7 +185,7 @@ def test_slow_restarts_are_a_loop_however_often_one_looks(host: Host) -> None:
     for minute in range(4):
         for _ in range(30):
             host.units({"Id": "a.service", "NRestarts": str(minute + 1)})
-            found = seen(watching.observe(), "unit")
+            found = data_of(watching.observe(), "unit")
             watching.clock.forward(5)
     assert [one["trouble"] for one in found] == ["restarts"]
 
@@ -227,7 +213,7 @@ def test_patterns_may_have_any_name_but_not_the_same(host: Host) -> None:
     for _ in range(3):
         now = watching.clock.time.timestamp()
         host.says("journalctl", line("c", now, "x", _SYSTEMD_UNIT="db.service"))
-        told.append([one["pattern"] for one in seen(watching.observe(), "pattern")])
+        told.append([one["pattern"] for one in data_of(watching.observe(), "pattern")])
     assert told == [[], [], ["a|b"]]
     with pytest.raises(PluginError, match="a name of its own"):
         rig(patterns=[pattern, pattern])
@@ -238,7 +224,7 @@ def test_a_pattern_at_a_rate_is_reported_from_the_end_of_the_journal_on(host: Ho
     host.units()
     now = watching.clock.time.timestamp()
     host.says("journalctl", line("c0", now, "ERROR refused", _SYSTEMD_UNIT="old.service"))
-    assert seen(watching.observe(), "pattern") == []
+    assert data_of(watching.observe(), "pattern") == []
 
     told = []
     for count in (3, 1, 0, 0):
@@ -254,7 +240,7 @@ def test_a_pattern_at_a_rate_is_reported_from_the_end_of_the_journal_on(host: Ho
         host.says(
             "journalctl", "".join([*bad, line("other", now, "fine", _SYSTEMD_UNIT="db.service")])
         )
-        told.append(seen(watching.observe(), "pattern"))
+        told.append(data_of(watching.observe(), "pattern"))
         watching.clock.forward(25)
 
     alarm = [{"unit": "db.service", "pattern": "refused", "host": "here"}]
