@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import pytest
 
 from harness import Deployment, wait_until
+from signals import is_alive
 
 pytestmark = pytest.mark.real
 
@@ -64,13 +64,6 @@ def agent(tmp_path: Path) -> Callable[[bool], str]:
 def pids(deployment: Deployment) -> list[int]:
     """The processes that the action has noted."""
     return [int(line.rpartition(":")[2]) for line in deployment.effects()]
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 @pytest.mark.parametrize("idempotent", [False, True])

@@ -14,7 +14,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -26,6 +25,7 @@ from boyd.plugins.shell import Policy, Shell
 from boyd.plugins.shell.runner import GRACE
 from harness import wait_until
 from plugin_kit import Rig
+from signals import is_alive
 
 Output = dict[str, Any]
 
@@ -48,13 +48,6 @@ def said(command: str, plugin: Shell | None = None, **params: Any) -> str:
     result, output = run(command, plugin, **params)
     assert result.success, result.error
     return str(output["output"])
-
-
-def alive(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def pids(path: Path) -> list[int]:
@@ -123,7 +116,7 @@ def test_a_command_that_ignores_termination_is_killed_with_all_its_descendants(h
     assert output["timed_out"]
     assert time.monotonic() - began < 3 + 2 * GRACE + 40
     assert len(pids(home / "pids")) == 3
-    wait_until(lambda: not any(map(alive, pids(home / "pids"))))
+    wait_until(lambda: not any(map(is_alive, pids(home / "pids"))))
 
 
 def test_a_background_process_is_neither_killed_nor_waited_for(home: Path) -> None:
@@ -131,7 +124,7 @@ def test_a_background_process_is_neither_killed_nor_waited_for(home: Path) -> No
     assert said("nohup sleep 60 > log 2>&1 & echo $! > pids; echo done") == "done\n"
     assert time.monotonic() - began < 50
     [pid] = pids(home / "pids")
-    assert alive(pid)
+    assert is_alive(pid)
     os.kill(pid, signal.SIGKILL)
 
 
@@ -181,13 +174,13 @@ def test_a_worker_that_is_killed_takes_its_command_along(home: Path) -> None:
     wait_until(lambda: len(pids(home / "pids")) == 2)
     worker.kill()
     worker.wait()
-    wait_until(lambda: not any(map(alive, pids(home / "pids"))))
+    wait_until(lambda: not any(map(is_alive, pids(home / "pids"))))
 
 
 def test_a_command_that_kills_its_guardian_dies_with_it(home: Path) -> None:
     _, output = run("echo $$ > pids; kill -9 $PPID; sleep 60; echo never")
     assert output["exit_code"] == 137
-    wait_until(lambda: not any(map(alive, pids(home / "pids"))))
+    wait_until(lambda: not any(map(is_alive, pids(home / "pids"))))
 
 
 def test_a_worker_that_is_interrupted_ends_its_command(home: Path) -> None:
@@ -195,7 +188,7 @@ def test_a_worker_that_is_interrupted_ends_its_command(home: Path) -> None:
     with pytest.raises(Overrun):
         time_limit.call(lambda: run("echo $$ > pids; sleep 60"), 1)
     assert pids(home / "pids")
-    wait_until(lambda: not any(map(alive, pids(home / "pids"))))
+    wait_until(lambda: not any(map(is_alive, pids(home / "pids"))))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
@@ -220,7 +213,7 @@ def test_another_user_can_neither_look_at_nor_kill_what_watches_over_its_command
 def test_a_command_of_another_user_is_killed_like_any_other() -> None:
     _, output = run("trap '' TERM; echo $$; sleep 60", Shell(user="nobody", workdir="/"), timeout=2)
     assert output["timed_out"]
-    wait_until(lambda: not alive(int(output["output"])))
+    wait_until(lambda: not is_alive(int(output["output"])))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")

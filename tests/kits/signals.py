@@ -61,3 +61,11 @@ def _state(thread: Path) -> str:
         return (thread / "stat").read_text().rpartition(") ")[2][0]
     except _GONE:
         return "X"
+
+
+def is_alive(pid: int) -> bool:
+    """Check whether a process runs; a zombie does not."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from pydantic import ValidationError
 
@@ -25,6 +24,7 @@ from boyd_connectors.command.program_call import ProgramFailure
 from harness import wait_until
 from kit import overdue, person
 from plugin_kit import Rig
+from signals import is_alive
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "commands"
 Write = Callable[[str], None]
@@ -59,13 +59,6 @@ def failure_of(folder: Path, text: str, **settings: Any) -> tuple[str, bool]:
         return str(failure), False
     assert not result.success
     return str(result.error), bool(result.unknown)
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def test_a_program_gets_its_call_and_gives_a_result(tmp_path: Path) -> None:
