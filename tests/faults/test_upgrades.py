@@ -18,9 +18,8 @@ from typing import Any
 
 import pytest
 
-from archive_kit import needed_postgresql, postgresql
+from archive_kit import needed_postgresql, postgresql, wait_for_copies
 from boyd.store import connect
-from boyd.store.ended_work import read_archive_status
 from boyd.testing.model_server import ScriptedModel
 from cli_kit import Cli
 from clusters import RedisCluster, every_key
@@ -194,18 +193,6 @@ def check_reading(site: Site, folder: Path) -> None:
     assert missing_texts == {}
 
 
-def wait_for_archive(site: Site) -> None:
-    """Wait until everything of now has been archived."""
-    store = site.deployment.store
-    begins = store.clock.now()
-
-    def is_copied() -> bool:
-        status = read_archive_status(store.client)
-        return bool(status and status.copied_at and status.copied_at > begins)
-
-    wait_until(is_copied)
-
-
 def check_logs(site: Site) -> None:
     """Check that no process had an error."""
     for name in site.deployment.processes:
@@ -235,7 +222,7 @@ def test_a_release_is_upgraded_and_rolled_back_while_it_works(name: str, tmp_pat
         finish(site)
         check_effects(site)
         check_reading(site, tmp_path)
-        wait_for_archive(site)
+        wait_for_copies(site.deployment.store)
 
         with running(deployment, older):
             deployment.start("oldest", "worker")
@@ -338,7 +325,7 @@ def test_records_of_a_later_release_are_worked_on_and_kept(name: str, tmp_path: 
         finish(site)
         check_effects(site)
         check_reading(site, tmp_path)
-        wait_for_archive(site)
+        wait_for_copies(site.deployment.store)
         check_logs(site)
         lost = {
             (key, field)

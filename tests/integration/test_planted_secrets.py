@@ -19,7 +19,7 @@ import pytest
 import redis
 import requests
 
-from boyd.store.ended_work import read_archive_status
+from archive_kit import wait_for_copies
 from boyd.testing import ScriptedModel
 from boyd.testing.model_server import call, say
 from cli_kit import Cli
@@ -160,17 +160,6 @@ def work(world: World) -> None:
     world.execute("keeper:crash", 49)
 
 
-def await_copies(deployment: Deployment) -> None:
-    """Wait until everything that has ended by now is in the archive."""
-    now = deployment.store.clock.now()
-
-    def is_copied() -> bool:
-        status = read_archive_status(deployment.store.client)
-        return bool(status and status.copied_at and status.copied_at > now)
-
-    wait_until(is_copied, 60)
-
-
 def uses(deployment: Deployment, action: str) -> set[str]:
     """The digests of the values that actions got."""
     lines = [line.partition(":") for line in deployment.effects()]
@@ -277,7 +266,7 @@ def test_fifty_secrets_are_used_and_none_is_left(world: World, vault: EmulatedVa
     work(world)
     read_all(world)
     deployment = world.deployment
-    await_copies(deployment)
+    wait_for_copies(deployment.store)
     for name in ("archive", "traces", "loop", "act", "api"):
         deployment.stop(name, 30)
 

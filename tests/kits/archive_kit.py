@@ -25,6 +25,7 @@ from boyd.export.archive.merged_work import MergedWork
 from boyd.export.archive.writer import ArchiveWriter
 from boyd.models.loop import HistoryFilter
 from boyd.store import Store
+from boyd.store.ended_work import read_archive_status
 from harness import free_port, wait_until
 from signals import signal_process
 
@@ -102,6 +103,17 @@ def listed(past: MergedHistory, limit: int = 50, **query: Any) -> list[int]:
         cursor = page.next_cursor
         if cursor is None:
             return found
+
+
+def wait_for_copies(store: Store) -> None:
+    """Wait until everything that has ended by now was archived."""
+    begins = store.clock.now()
+
+    def is_copied() -> bool:
+        status = read_archive_status(store.client)
+        return bool(status and status.copied_at and status.copied_at > begins)
+
+    wait_until(is_copied, 60)
 
 
 def sqlite(folder: Path) -> str:

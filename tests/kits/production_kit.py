@@ -16,8 +16,7 @@ from tempfile import TemporaryDirectory
 import pytest
 import requests
 
-from archive_kit import bouncer, needed_postgresql, postgresql
-from boyd.store.ended_work import read_archive_status
+from archive_kit import bouncer, needed_postgresql, postgresql, wait_for_copies
 from boyd.testing.model_server import ScriptedModel
 from guarded_redis import Guarded
 from harness import Deployment, free_port, wait_until
@@ -180,13 +179,7 @@ class Production(Deployment):
 
     def wait_for_archive(self) -> None:
         """Wait until everything of now was archived."""
-        begins = self.store.clock.now()
-
-        def is_copied() -> bool:
-            status = read_archive_status(self.store.client)
-            return bool(status and status.copied_at and status.copied_at > begins)
-
-        wait_until(is_copied)
+        wait_for_copies(self.store)
 
 
 @dataclass(frozen=True)
