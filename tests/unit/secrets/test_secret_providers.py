@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -188,14 +189,16 @@ def test_a_revoked_login_is_renewed(vault: EmulatedVault, tmp_path: Path) -> Non
     assert vault.logins == 2
 
 
-def test_a_login_that_is_over_is_renewed(vault: EmulatedVault, tmp_path: Path) -> None:
+def test_a_login_that_is_over_is_renewed(
+    vault: EmulatedVault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     vault.app_roles["web"] = "the-secret-id"
-    vault.lease = 1
     write(tmp_path / "id", "the-secret-id")
     role = {"role_id": "web", "secret_id": {"file": tmp_path / "id"}}
     provider = Vault(Vault.Options(address=vault.url, approle=role))
     provider.read("db/prod")
-    time.sleep(0.9)
+    later = time.monotonic() + vault.lease
+    monkeypatch.setattr("boyd_secrets.vault.time", SimpleNamespace(monotonic=lambda: later))
     provider.read("db/prod")
 
     assert vault.logins == 2

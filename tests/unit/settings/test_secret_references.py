@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -90,15 +91,19 @@ def test_a_secret_too_short_to_be_masked_is_refused() -> None:
                 read_secret(f"secret://keeper/{path}")
 
 
-def test_a_value_is_kept_for_some_seconds_and_then_read_again() -> None:
+def test_a_value_is_kept_for_some_seconds_and_then_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     keeper = Keeper({"db": VALUE})
-    reader = KeeperReader(keeper, cache=0.2)
+    reader = KeeperReader(keeper, cache=60)
     reader.read("secret://keeper/db")
     reader.read("secret://keeper/db")
     assert keeper.reads == 1
 
     keeper.secrets["db"] = "rotated-value"
-    time.sleep(0.25)
+    later = time.monotonic() + 61
+    clock = SimpleNamespace(monotonic=lambda: later)
+    monkeypatch.setattr("boyd.settings.secret_references.time", clock)
     assert reader.read("secret://keeper/db") == "rotated-value"
 
 
