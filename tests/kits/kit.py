@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from typing import Any
 
 from boyd import Agent, Decision, Observation, Plugin, SituationAssessment
-from boyd.models import Actor, ApprovalPolicy, ExecutionRequest
+from boyd.models import Actor, ApprovalItem, ApprovalPolicy, ExecutionRequest
 from boyd.plugin import Action, Component, Observer, Orienter, Strategy
 from boyd.store import Slot
 from boyd.testing import Lab
@@ -84,6 +85,25 @@ def plugin(*components: Component, id: str = "p", **hooks: Any) -> Plugin:
 def agent(*components: Component, **settings: Any) -> Agent:
     """An agent with one plugin of *components*."""
     return Agent("test", plugins=[plugin(*components)], **settings)
+
+
+def approval_item(at: datetime, **fields: Any) -> ApprovalItem:
+    """An approval of `svc:restart` that has waited since then."""
+    action = fields.get("action_id", "svc:restart")
+    values: dict[str, Any] = {
+        "id": "4711",
+        "agent_id": "test",
+        "status": "pending",
+        "fingerprint": "f",
+        "decision": choice(action, rationale="down"),
+        "action_id": action,
+        "params": {},
+        "risk": "medium",
+        "loop_iteration": 3,
+        "created_at": at,
+        "updated_at": at,
+    }
+    return ApprovalItem(**{**values, **fields})
 
 
 #: What reads a key of each type, with a client or a pipeline.

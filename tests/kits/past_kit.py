@@ -11,7 +11,6 @@ from boyd.export.archive import entries
 from boyd.models import (
     Anomaly,
     ApprovalItem,
-    Decision,
     EffectVerification,
     ExecutionEntry,
     Level,
@@ -21,6 +20,7 @@ from boyd.models import (
     SituationAssessment,
 )
 from boyd.models.effect import Compensation, EffectName
+from kit import approval_item, choice
 
 #: The beginning of the past day.
 START = datetime(2026, 11, 25, tzinfo=UTC)
@@ -126,25 +126,21 @@ def approval(
     **fields: Any,
 ) -> ApprovalItem:
     """An approval of a restart of web-3 that eve has answered so many minutes later."""
-    decision = Decision(action="k8s:restart", rationale="a restart helps", confidence=0.9)
     end = at(minutes + (answered or 0))
     values: dict[str, Any] = {
         "id": id,
         "agent_id": agent_id,
         "title": "k8s:restart on web-3",
-        "decision": decision,
         "action_id": "k8s:restart",
+        "decision": choice("k8s:restart", rationale="a restart helps"),
         "params": {"host": "web-3"},
         "target": "web-3",
-        "loop_iteration": 1,
         "status": status,
-        "fingerprint": "f" * 8,
-        "created_at": at(minutes),
         "updated_at": end,
         "resolved_at": end,
         "acted_by": "eve",
     }
-    return ApprovalItem(**{**values, **fields})
+    return approval_item(at(minutes), **{**values, **fields})
 
 
 def archive_past(

@@ -13,7 +13,6 @@ from boyd.models import (
     ActionResult,
     ApprovalItem,
     Compensation,
-    Decision,
     EffectVerification,
     JobExecution,
     NotificationRecord,
@@ -24,6 +23,7 @@ from boyd.models import (
     describe_outcome,
     next_stage_at,
 )
+from kit import approval_item
 
 NOW = datetime(2026, 3, 2, 3, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -31,20 +31,7 @@ MINUTE = timedelta(minutes=1)
 
 def item(**values: Any) -> ApprovalItem:
     """An approval that ann has approved, unless *values* say otherwise."""
-    defaults = {
-        "id": "4711",
-        "agent_id": "test",
-        "status": "approved",
-        "acted_by": "ann",
-        "fingerprint": "f",
-        "decision": Decision(action="svc:restart", rationale="down", confidence=0.9),
-        "action_id": "svc:restart",
-        "params": {},
-        "loop_iteration": 3,
-        "created_at": NOW,
-        "updated_at": NOW,
-    }
-    return ApprovalItem(**{**defaults, **values})
+    return approval_item(NOW, **{"status": "approved", "acted_by": "ann", **values})
 
 
 def result(**values: Any) -> ActionResult:

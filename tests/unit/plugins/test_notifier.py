@@ -31,6 +31,7 @@ from boyd.plugins.notifier.message import (
 )
 from boyd.security.links import LinkBuilder, LinkSigner
 from harness import free_port
+from kit import approval_item, choice
 from mail_kit import mail_server, parts_of
 from plugin_kit import Rig, site
 
@@ -43,21 +44,9 @@ ENDED = ExecutionEntry(id="loop:1", state="succeeded", action="disk:clean", para
 
 
 def item(**values: Any) -> ApprovalItem:
-    decision = Decision(action="disk:clean", rationale="/ is 97 % full", confidence=0.9)
-    given = {
-        "id": "4711",
-        "agent_id": "test",
-        "status": "pending",
-        "fingerprint": "f",
-        "decision": decision,
-        "action_id": "disk:clean",
-        "params": {"path": "/"},
-        "risk": "medium",
-        "loop_iteration": 3,
-        "created_at": NOW,
-        "updated_at": NOW,
-    }
-    return ApprovalItem(**{**given, **values})
+    decision = choice("disk:clean", rationale="/ is 97 % full")
+    own = {"action_id": "disk:clean", "decision": decision, "params": {"path": "/"}}
+    return approval_item(NOW, **{**own, **values})
 
 
 def action_result(**values: Any) -> ActionResult:

@@ -12,9 +12,10 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from boyd.errors import PluginError
-from boyd.models import Acknowledgement, ApprovalItem, Decision, NotificationRecord, Vote
+from boyd.models import Acknowledgement, ApprovalItem, NotificationRecord, Vote
 from boyd.plugins.notifier import Notifier
 from boyd.plugins.notifier.rota import is_on_call
+from kit import approval_item
 from plugin_kit import Rig, site
 
 #: A Monday, and the rig's clock.
@@ -45,21 +46,7 @@ END:VCALENDAR
 
 def item(**values: Any) -> ApprovalItem:
     """An approval that waits until an hour from now."""
-    defaults = {
-        "id": "4711",
-        "agent_id": "test",
-        "status": "pending",
-        "fingerprint": "f",
-        "decision": Decision(action="svc:restart", rationale="down", confidence=0.9),
-        "action_id": "svc:restart",
-        "params": {},
-        "risk": "medium",
-        "loop_iteration": 3,
-        "created_at": NOW,
-        "updated_at": NOW,
-        "expires_at": NOW + 60 * MINUTE,
-    }
-    return ApprovalItem(**{**defaults, **values})
+    return approval_item(NOW, **{"expires_at": NOW + 60 * MINUTE, **values})
 
 
 def group(name: str, *people: str, **options: Any) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from boyd.models import ActionResult, ApprovalItem, ApprovalPolicy, Decision
 from boyd.security.links import LinkBuilder
 from boyd_slack.plugin import SlackMessages
 from boyd_slack.web_api import SlackError
+from kit import approval_item, choice
 from plugin_kit import Rig
 from slack_kit import CHANNEL, TOKEN, Slack, elements, words
 
@@ -19,23 +20,9 @@ NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 
 
 def item(**values: Any) -> ApprovalItem:
-    decision = Decision(action="disk:clean", rationale="/ is 97 % full", confidence=0.9)
-    return ApprovalItem(
-        **{
-            "id": "4711",
-            "agent_id": "test",
-            "status": "pending",
-            "fingerprint": "f",
-            "decision": decision,
-            "action_id": "disk:clean",
-            "params": {"path": "/"},
-            "risk": "medium",
-            "loop_iteration": 3,
-            "created_at": NOW,
-            "updated_at": NOW,
-            **values,
-        }
-    )
+    decision = choice("disk:clean", rationale="/ is 97 % full")
+    own = {"action_id": "disk:clean", "decision": decision, "params": {"path": "/"}}
+    return approval_item(NOW, **{**own, **values})
 
 
 @pytest.fixture
