@@ -19,7 +19,6 @@ from boyd.models import (
     ProcedureRecord,
     describe_outcome,
 )
-from boyd.models.approval_outcome import has_executed
 from boyd.runtime import Resolution
 from boyd.store import Verdict
 from boyd_api.console.agent_page import read_vital_signs
@@ -256,9 +255,10 @@ def _show(
         status,
         item=item,
         evidence=_evidence(page, item),
-        outcome=describe_outcome(item) if has_executed(item) else None,
+        outcome=describe_outcome(item) if item.effect else None,
         why_not=why_not,
         stop=stop,
+        signs=read_vital_signs(page, item.agent_id) if item.status == "pending" else [],
         asked=verb if _can_be_given(item, verb, stop) else "",
         may_deny=item.status == "pending" and page.allows("approvals") and not item.no_right,
         is_risky=item.is_risky,

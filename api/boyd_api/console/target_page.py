@@ -11,6 +11,7 @@ from flask import Response, request
 
 from boyd.models.incident import EventKind, Incident, TargetEvent, TargetHistory
 from boyd.text.formatting import counted
+from boyd_api.console.agent_page import VitalSign, read_vital_signs
 from boyd_api.console.declared_pages import PageResult, Pages
 from boyd_api.console.page_request import (
     BASE,
@@ -94,6 +95,7 @@ def target(page: PageRequest) -> PageResult:
         history=part.value,
         plot=plot(part.value, part.value.incidents) if part.value else None,
         neighbours=_neighbours(filter, part.value) if part.value else {},
+        signs=_vital_signs(page, part.value.incidents) if part.value else [],
         **_SHARED,
     )
 
@@ -114,6 +116,7 @@ def incident(page: PageRequest) -> PageResult:
         "incident.html",
         target=query.target,
         incident=past_incident,
+        signs=_vital_signs(page, [past_incident]),
         sources=links.values(),
         notes=around.value.notes if around.value else [around.why],
         plot=plot(around.value, [past_incident]) if around.value else None,
@@ -129,6 +132,13 @@ def incident_report(page: PageRequest) -> PageResult:
     name = quote(f"incident-{query.target}-{id}.md", safe="")
     response.headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{name}"
     return response
+
+
+def _vital_signs(page: PageRequest, incidents: Sequence[Incident]) -> list[VitalSign]:
+    """The vital signs of the agents with a part in those incidents that are open."""
+    events = [event for incident in incidents if incident.open for event in incident.events]
+    agents = {event.agent_id for event in events}
+    return [sign for sign in read_vital_signs(page) if sign.agent_id in agents] if agents else []
 
 
 def _read_query() -> tuple[TargetAnswer, str]:

@@ -46,6 +46,17 @@ def test_the_page_begins_with_the_reason_and_the_target(alice: Browser, desk: Si
     assert page.source.index(item.decision.rationale) < page.source.index("answer=approve")
 
 
+def test_the_page_says_that_nobody_watches_what_it_is_about(alice: Browser, desk: Site) -> None:
+    id = desk.waiting()
+    assert "not watching" not in alice.get(page_of(id)).text
+    for worker in desk.store.fleet.workers():
+        desk.store.fleet.leave(worker.name)
+    text = alice.get(page_of(id)).text
+
+    assert "desk : not watching, no worker consumes `loop`" in text
+    assert "What it saw last may be over." in text
+
+
 def test_the_page_says_the_outcome_as_messages_do(
     alice: Browser, desk: Site, done: list[str]
 ) -> None:
@@ -152,7 +163,7 @@ def test_an_answer_takes_two_steps_and_is_then_true(
     assert "approved by alice" in after.text
     assert "“go”" in after.text
     assert "Execution: succeeded" in after.text
-    assert "Succeeded : nothing verifies its effect" in after.text
+    assert "Nothing verifies its effect." in after.text
     assert not [one for one in ("answer=approve", "answer=deny") if one in after.source]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 from urllib.parse import quote, urlencode
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from api_kit import Site
 from archive_kit import Archive, sqlite
 from boyd.export.archive.access import ArchiveAccess
+from boyd_api.routes import incident_routes
 from console_kit import Browser
 from past_kit import alert, approval, archive_past, execution, iteration, latency, problem
 
@@ -65,6 +67,20 @@ def test_an_incident_has_a_page_with_the_links_of_its_alerts(alice: Browser) -> 
     link = 'href="https://wiki/r?a=1&amp;b=2" rel="noopener noreferrer nofollow" target="_blank"'
     assert link in page.source
     assert "javascript:" not in page.source
+
+
+@pytest.mark.usefixtures("past")
+def test_an_open_incident_says_that_nobody_watches_it(alice: Browser, desk: Site) -> None:
+    for worker in desk.store.fleet.workers():
+        desk.store.fleet.leave(worker.name)
+    show = incident_routes.show_incident
+    texts = [alice.get(address("/console/incident", id=INCIDENT)).text]
+    with mock.patch.object(
+        incident_routes, "show_incident", lambda *a: show(*a).patched({"open": True})
+    ):
+        texts.append(alice.get(address("/console/incident", id=INCIDENT)).text)
+
+    assert ["desk : not watching" in text for text in texts] == [False, True]
 
 
 @pytest.mark.usefixtures("past")
