@@ -547,6 +547,8 @@ class _ShadowPhase(PhaseContext):
         for read in (read for other in others for read in other.reads if read.of == "state"):
             if read.key not in own_keys:
                 spare.setdefault(read.key, read)
+        if not spare:
+            return own
         return reads.patched({"reads": [*reads.reads, *spare.values()]})
 
     def note_foreign_changes(self) -> None:
@@ -592,14 +594,13 @@ def _context(
     def no_link(_item: ApprovalItem, _to: Actor | None, _at: datetime) -> NoReturn:
         playback.refuse("makes links to approvals, which are not recorded")
 
-    # Everything that is left out here is replaced by `watched`.
     nothing: Any = None
-    context = Context(
+    return Context(
         agent=agent.info,
         plugin_id=plugin_id,
-        state=nothing,
+        state=playback.state(nothing),
         iteration=record.iteration if record else None,
-        now=utc_now,
+        now=playback.clock(utc_now),
         catalog=agent.catalog,
         _llm=(lambda _plugin_id: nothing) if agent.settings.llm else None,
         _playbooks=playbooks or playback.playbooks,
@@ -609,8 +610,8 @@ def _context(
         host=(ran.host if ran else None) or "",
         worker=(ran.worker if ran else None) or "",
         not_due={item.id: item.due_at for item in record.not_due} if record else {},
+        _watch=playback,
     )
-    return context.with_watch(playback)
 
 
 class _Nothing:
