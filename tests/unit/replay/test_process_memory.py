@@ -212,3 +212,25 @@ def test_any_number_of_processes_finds_the_same(plugin: str, tmp_path: Path) -> 
     assert [judgements(jobs) for jobs in (1, 2, 4)] == [first] * 3
     assert len(first) == 150
     assert any("shop.n changes" in text for text in first) == (plugin is COUNTING)
+
+
+@pytest.mark.parametrize(
+    "host",
+    ['"".join({"a", "b", "c", "d", "e"})', 'f"{ctx.now().astimezone():%H}"', 'str(hash("a"))[:9]'],
+)
+def test_a_difference_that_another_process_does_not_find_cannot_be_judged(
+    host: str, tmp_path: Path
+) -> None:
+    records = record(agent_from_file(write_agent(tmp_path / "then")), 12)
+    plugin = PLUGIN.replace("def restart(self,", "def restart(self, ctx: Context,")
+    plugin = plugin.replace('{"host": known["host"]}', f'{{"host": {host}}}')
+    task = ShadowTask(agent=str(write_agent(tmp_path / "now", AGENT, plugin)), paths=sys.path)
+    file = FileOfRecords(write_records(tmp_path / "records", records), lambda _number: True)
+
+    with ShadowPool(task, 1) as pool:
+        judgements = [item for portion in pool.judge(file.portions()) for item in portion]
+
+    differing = [item for item in judgements if item.differences]
+    assert differing
+    assert all(item.differences == ["cannot tell"] for item in differing)
+    assert all(str(item.why).startswith("it depends on the order of a set") for item in differing)
