@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import gc
 import os
+import platform
 import random
+import resource
+import socket
 import sys
 import time
 import uuid
@@ -29,13 +32,15 @@ _CLOCKS = (
 _SYSTEM = (
     *("stat", "lstat", "fstat", "statvfs", "access", "readlink", "getcwd", "getloadavg"),
     *("cpu_count", "sched_getaffinity", "times", "uname", "getpid", "getppid"),
-    *("urandom", "getrandom"),
+    *("urandom", "getrandom", "getuid", "geteuid", "getgid", "getegid", "getlogin"),
 )
 #: Functions that read something, with their names.
 _READERS: dict[object, str] = {
     **{getattr(time, name): f"time.{name}" for name in _CLOCKS},
     **{getattr(os, name): f"os.{name}" for name in _SYSTEM if hasattr(os, name)},
     getattr(uuid, "_generate_time_safe", None): "uuid.uuid1",
+    socket.gethostname: "socket.gethostname",
+    resource.getrusage: "resource.getrusage",
 }
 #: Those that read the clock if they are called with that many arguments.
 _CLOCKS_WITHOUT: dict[object, int] = {
@@ -47,14 +52,18 @@ _CLOCKS_WITHOUT: dict[object, int] = {
 }
 _CLOCK_METHODS = ("now", "utcnow", "today")
 _SEED = random.Random.seed.__code__
-_ENVIRON: frozenset[CodeType] = frozenset(
-    getattr(type(os.environ), name).__code__
-    for name in ("__getitem__", "__iter__", "__len__", "copy", "__repr__")
-)
+#: Functions of Python that read something, some of them only when they are first called.
+_PYTHON_READERS: dict[CodeType, str] = {
+    **{
+        getattr(type(os.environ), name).__code__: "the environment"
+        for name in ("__getitem__", "__iter__", "__len__", "copy", "__repr__")
+    },
+    platform.uname.__code__: "platform.uname",
+}
 #: Modules that look at the world without telling the component.
 _SILENT = ("importlib", "zipimport", "linecache", "logging", "warnings", "traceback", "zoneinfo")
 #: Likewise, if the call is their own and not that of a function that they call.
-_SILENT_ITSELF = ("pydantic.", "boyd.replay.", "boyd.text.redaction")
+_SILENT_ITSELF = ("pydantic._internal.", "pydantic.plugin.", "boyd.replay.", "boyd.text.redaction")
 
 
 class WorldWatch:
@@ -106,11 +115,10 @@ class _CallWatch:
             self._refuse(f"{self._by} uses {read}, of which nothing was recorded")
 
     def _native_read(self, frame: FrameType, function: Any) -> str | None:
-        name = _READERS.get(function)
-        if name is None and _CLOCKS_WITHOUT.get(function) == _argument_count(frame):
-            name = f"time.{function.__name__}"
-        if name is not None:
-            return name
+        if function in _READERS:
+            return _READERS[function]
+        if function in _CLOCKS_WITHOUT and _CLOCKS_WITHOUT[function] == _argument_count(frame):
+            return f"time.{function.__name__}"
         owner = function.__self__
         if isinstance(owner, random.Random):
             return None if id(owner) in self._seeded else "random numbers"
@@ -119,8 +127,8 @@ class _CallWatch:
         return None
 
     def _read(self, frame: FrameType) -> str | None:
-        if frame.f_code in _ENVIRON:
-            return "the environment"
+        if frame.f_code in _PYTHON_READERS:
+            return _PYTHON_READERS[frame.f_code]
         if frame.f_code is _SEED:
             values = frame.f_locals
             if values["a"] is None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import random
+import resource
 import secrets
 import shutil
+import socket
 import time
 import uuid
 from collections import Counter
@@ -367,6 +370,12 @@ class Stamp(BaseModel):
     at: datetime = Field(default_factory=utc_now)
 
 
+class Ticket(BaseModel):
+    """A model whose default is random."""
+
+    number: uuid.UUID = Field(default_factory=uuid.uuid4)
+
+
 #: Reads of the world by a strategy, and how they are named.
 WORLD: dict[str, tuple[Callable[[], object], str]] = {
     "time": (lambda: time.time(), "time.time"),
@@ -376,6 +385,11 @@ WORLD: dict[str, tuple[Callable[[], object], str]] = {
     "now": (lambda: datetime.now(UTC), "datetime.now"),
     "today": (lambda: date.today(), "date.today"),
     "a default": (lambda: Stamp(), "datetime.now"),
+    "a default that is random": (lambda: Ticket(), "os.urandom"),
+    "the host": (lambda: socket.gethostname(), "socket.gethostname"),
+    "the host again": (lambda: (platform.node(), platform.node()), "platform.uname"),
+    "memory": (lambda: resource.getrusage(resource.RUSAGE_SELF), "resource.getrusage"),
+    "the user": (lambda: os.getuid(), "os.getuid"),
     "the library's clock": (lambda: utc_now(), "datetime.now"),
     "a generator": (lambda: random.Random().random(), "random numbers"),
     "chance": (lambda: random.choice([1, 2]), "random numbers"),
