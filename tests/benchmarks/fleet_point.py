@@ -12,8 +12,8 @@ from benchmarks.cost import AGENTS as COST_AGENTS
 from benchmarks.fleet import Costs, Fleet, Shape, simulate
 from benchmarks.masters import Work, port_of
 from benchmarks.report import Report
-from benchmarks.servers import redis_server
 from harness import BROKERS, Deployment, wait_until
+from redis_kit import RedisServer
 
 #: Agents of the point, which tick every second with one observer each.
 AGENTS, INTERVALS = 20, ((1, 1.0),)
@@ -31,8 +31,8 @@ def measure(report: Report, state: str, folder: Path) -> None:
 
 def compare(report: Report, state: str, folder: Path) -> None:
     """Compare the model with twenty agents on this machine."""
-    with redis_server(folder) as broker:
-        BROKERS[state] = broker
+    with RedisServer(folder) as server:
+        broker = BROKERS[state] = server.url
         servers = [port_of(state), port_of(broker)]
         time.sleep(1)
         bare = _load(servers, [], 5)

@@ -16,9 +16,9 @@ import redis
 
 from benchmarks.iterations import Boyd, workers
 from benchmarks.report import Report
-from benchmarks.servers import redis_server
 from clusters import RedisCluster
 from harness import BROKERS, Deployment, wait_until
+from redis_kit import RedisServer
 
 #: Agents on each master, and iterations of each agent.
 EACH, ROUNDS = 4, 40
@@ -71,14 +71,14 @@ def alone(folder: Path) -> Iterator[str]:
     """A Redis with a replica; its URL."""
     copies = folder / "replica"
     copies.mkdir()
-    with redis_server(folder, "--appendonly", "yes") as master:
-        place = ("127.0.0.1", str(port_of(master)))
+    with RedisServer(folder, "--appendonly", "yes") as master:
+        place = ("--replicaof", "127.0.0.1", str(master.port))
         with (
-            redis_server(copies, "--appendonly", "yes", "--replicaof", *place) as replica,
-            redis.Redis.from_url(replica) as client,
+            RedisServer(copies, "--appendonly", "yes", *place) as replica,
+            redis.Redis.from_url(replica.url) as client,
         ):
             wait_until(lambda: client.info("replication")["master_link_status"] == "up")
-            yield master
+            yield master.url
 
 
 def port_of(url: str) -> int:

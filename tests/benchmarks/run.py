@@ -40,8 +40,9 @@ from benchmarks import (
 )
 from benchmarks.iterations import Boyd, workers
 from benchmarks.report import Report
-from benchmarks.servers import monitored, redis_server
+from benchmarks.servers import monitored
 from harness import Deployment
+from redis_kit import RedisServer
 
 #: Iterations whose commands are counted.
 ROUNDS = 20
@@ -214,12 +215,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="boyd-bench-") as made:
         folder = Path(made)
         # One server for all: peers are bound to its address for good.
-        with redis_server(folder) as url:
+        with RedisServer(folder) as server:
             for name in given.only:
-                redis.Redis.from_url(url).flushall()
+                redis.Redis.from_url(server.url).flushall()
                 own = folder / name
                 own.mkdir()
-                (USUAL | LONG)[name](report, url, own)
+                (USUAL | LONG)[name](report, server.url, own)
                 if given.json:
                     given.json.write_text(json.dumps(report.rows, indent=1))
     worse = given.against and comparison.tell(given.against, report.rows)

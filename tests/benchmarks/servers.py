@@ -3,38 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import redis
-
-from harness import free_port, server_program, wait_until
-
-
-@contextlib.contextmanager
-def redis_server(folder: Path, *options: str) -> Iterator[str]:
-    """A Redis of its own, without persistence unless *options* say otherwise; its URL."""
-    port = free_port()
-    command = [str(server_program()), "--port", str(port), "--save", "", "--dir", str(folder)]
-    process = subprocess.Popen([*command, *options], stdout=subprocess.DEVNULL)
-    client = redis.Redis(port=port)
-    try:
-        wait_until(lambda: answers(client), 10)
-        yield f"redis://127.0.0.1:{port}/0"
-    finally:
-        client.close()
-        process.kill()
-        process.wait()
-
-
-def answers(client: redis.Redis) -> bool:
-    try:
-        return bool(client.ping())
-    except (redis.ConnectionError, redis.TimeoutError):
-        return False
 
 
 @contextlib.contextmanager

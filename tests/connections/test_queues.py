@@ -22,8 +22,9 @@ import requests
 from boyd_connectors.message_queues.message_queue import ChangeLost, QueueError
 from boyd_connectors.message_queues.plugin import Queues
 from connection_kit import ConnectedAgent, program
-from harness import Deployment, free_port, server_program, wait_until
+from harness import Deployment, free_port, wait_until
 from plugin_kit import Rig, data_of
+from redis_kit import RedisServer
 
 pytestmark = [pytest.mark.real, pytest.mark.long]
 
@@ -236,25 +237,10 @@ def drained(channel: amqp.Channel, queue: str) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[int]:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """The port of a Redis beside the one of the tests."""
-    port = free_port()
-    arguments = ["--port", str(port), "--bind", "127.0.0.1", "--save", ""]
-    process = subprocess.Popen([server_program(), *arguments], stdout=subprocess.DEVNULL)
-    try:
-        with redis.Redis(port=port) as client:
-            wait_until(lambda: _pings(client))
-        yield port
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _pings(client: redis.Redis) -> bool:
-    try:
-        return bool(client.ping())
-    except (redis.ConnectionError, redis.TimeoutError):
-        return False
+    with RedisServer(tmp_path_factory.mktemp("redis")) as server:
+        yield server.port
 
 
 @pytest.fixture

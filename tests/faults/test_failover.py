@@ -24,6 +24,7 @@ from faults.sentinels import Watched
 from faults.storm import settle
 from faults.world import AGENTS, RedisProcess, World
 from harness import Deployment, wait_until
+from redis_kit import RedisServer
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
@@ -129,7 +130,9 @@ def test_a_demoted_master_is_left(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_messages_lost_by_a_separate_broker_are_resent(tmp_path: Path) -> None:
-    broker = ForgetfulBroker(tmp_path / "broker")
+    (tmp_path / "broker").mkdir()
+    broker = RedisServer(tmp_path / "broker")
+    broker.start()
     world = Pair(tmp_path)
     world.deployment.environment["BOYD_BROKER_URL"] = broker.url
     try:
@@ -138,7 +141,8 @@ def test_messages_lost_by_a_separate_broker_are_resent(tmp_path: Path) -> None:
         load.start()
         for _ in range(3):
             wait_until(_more_answers(load, 2), 30)
-            broker.lose_everything()
+            broker.signal(signal.SIGKILL)
+            broker.start()
             print(f"recovered {_recovery(world, load):.1f} s after the broker was lost")
         load.stop()
         settle(world)
@@ -149,21 +153,6 @@ def test_messages_lost_by_a_separate_broker_are_resent(tmp_path: Path) -> None:
     finally:
         world.end()
         broker.signal(signal.SIGKILL)
-
-
-class ForgetfulBroker(RedisProcess):
-    """A Redis for messages alone, on a server of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir()
-        super().__init__(folder)
-
-    def lose_everything(self) -> None:
-        """Kill it, and start it empty."""
-        self.signal(signal.SIGKILL)
-        for file in self._folder.glob("*.aof"):
-            file.unlink()
-        self.start()
 
 
 def _more_answers(load: Load, number: int) -> Callable[[], bool]:

@@ -9,21 +9,21 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
-import redis
 import requests
 
 from boyd.errors import StoreError
 from faults.clocks import Clock, tidy
 from faults.observation_gaps import longest
-from harness import Deployment, free_port, server_program, wait_until
-from signals import signal_group, signal_process
+from harness import Deployment, free_port, wait_until
+from redis_kit import RedisServer
+from signals import signal_group
 
 AGENTS = ("storm0", "storm1")
 #: Seconds between SIGTERM and SIGKILL, as a supervisor has them.
 GRACE = 30.0
 
 
-class RedisProcess:
+class RedisProcess(RedisServer):
     """A Redis that keeps every write, and comes back with all of them."""
 
     def __init__(
@@ -34,48 +34,10 @@ class RedisProcess:
         clock: Clock | None = None,
     ) -> None:
         """Log to *folder*; *data* is where it writes, absent: there too."""
-        self.port = free_port()
-        self.url = f"redis://127.0.0.1:{self.port}/0"
-        self._folder = folder
-        self._data = data or folder
-        self._fsync = fsync
+        durable = ("--dir", str(data or folder), "--appendonly", "yes", "--appendfsync", fsync)
+        super().__init__(folder, *durable, prefix=clock.command if clock else ())
         self.clock = clock
-        self._prefix = clock.command if clock else []
-        self._process: subprocess.Popen[bytes] | None = None
         self.start()
-
-    def start(self) -> None:
-        """Start it, and wait until it answers."""
-        self.spawn()
-        wait_until(self._answers, 20)
-
-    def spawn(self) -> None:
-        """Start it."""
-        arguments = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self._data)]
-        durable = ["--appendonly", "yes", "--appendfsync", self._fsync, "--save", ""]
-        with (self._folder / "redis.log").open("ab") as log:
-            command = [*self._prefix, str(server_program()), *arguments, *durable]
-            self._process = subprocess.Popen(command, stdout=log, stderr=log)
-
-    @property
-    def running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
-
-    def signal(self, number: int) -> None:
-        """Send it a signal; it is gone afterwards if that kills."""
-        process = self._process  # another one may be started when it is gone
-        assert process is not None
-        if process.poll() is None:
-            signal_process(process.pid, number)
-        if number == signal.SIGKILL:
-            process.wait()
-
-    def _answers(self) -> bool:
-        with redis.Redis(port=self.port, socket_timeout=1) as client:
-            try:
-                return bool(client.ping())
-            except redis.RedisError:
-                return False
 
 
 class World:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import signal
 import socket
 import threading
@@ -16,15 +15,14 @@ from typing import Any
 
 import psutil
 import pytest
-import redis
 
 from boyd.models import Actor
 from boyd.models.investigation import Said
 from boyd.store import Store, connect
 from boyd.testing import ScriptedModel
 from boyd.testing.model_server import Received, Reply, say
-from harness import Deployment, free_port, server_program, wait_until
-from signals import signal_process
+from harness import Deployment, free_port, wait_until
+from redis_kit import RedisServer
 
 pytestmark = pytest.mark.real
 
@@ -279,55 +277,11 @@ def _settled(count: Callable[[], int]) -> bool:
 # Redis goes away
 
 
-class Database:
-    """A Redis server that can be stopped, paused and started again."""
-
-    def __init__(self, folder: Path) -> None:
-        self.port = free_port()
-        self.folder = folder
-        self.url = f"redis://127.0.0.1:{self.port}/0"
-        self.pid = 0
-
-    def start(self) -> None:
-        """Start it on what it has saved."""
-        arguments = ["--port", str(self.port), "--bind", "127.0.0.1", "--appendonly", "yes"]
-        program = str(server_program())
-        log = os.open(self.folder / "redis.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        self.pid = os.posix_spawn(
-            program,
-            [program, *arguments, "--dir", str(self.folder)],
-            os.environ,
-            file_actions=[(os.POSIX_SPAWN_DUP2, log, 1), (os.POSIX_SPAWN_DUP2, log, 2)],
-        )
-        os.close(log)
-        wait_until(self._answers, 10)
-
-    def signal(self, number: int) -> None:
-        """Send it a signal; wait for its end if it has one."""
-        signal_process(self.pid, number)
-        if number in (signal.SIGTERM, signal.SIGKILL):
-            os.waitpid(self.pid, 0)
-            self.pid = 0
-
-    def _answers(self) -> bool:
-        client = redis.Redis.from_url(self.url)
-        try:
-            return bool(client.ping())
-        except (redis.ConnectionError, redis.TimeoutError):
-            return False
-        finally:
-            client.close()
-
-
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
+def database(tmp_path: Path) -> Iterator[RedisServer]:
     """A Redis server of this test's own."""
-    made = Database(tmp_path)
-    made.start()
-    yield made
-    if made.pid:
-        made.signal(signal.SIGCONT)
-        made.signal(signal.SIGKILL)
+    with RedisServer(tmp_path, "--appendonly", "yes") as server:
+        yield server
 
 
 def in_time(
@@ -342,7 +296,7 @@ def in_time(
 
 
 def test_while_redis_is_away_every_request_is_answered_within_a_second_and_then_as_before(
-    database: Database, tmp_path: Path
+    database: RedisServer, tmp_path: Path
 ) -> None:
     with Deployment(database.url, tmp_path) as deployment:
         deployment.store.client.hset("boyd:{*}:agents", "idle", _entry("idle"))
@@ -364,7 +318,7 @@ def test_while_redis_is_away_every_request_is_answered_within_a_second_and_then_
             wait_until(lambda: site.request("GET", "/api/v0/state")[0] == 200)
 
 
-def test_a_stream_outlives_an_outage_of_redis(database: Database, tmp_path: Path) -> None:
+def test_a_stream_outlives_an_outage_of_redis(database: RedisServer, tmp_path: Path) -> None:
     with Deployment(database.url, tmp_path) as deployment:
         deployment.store.client.hset("boyd:{*}:agents", "idle", _entry("idle"))
         site = Site(deployment)
@@ -381,7 +335,7 @@ def test_a_stream_outlives_an_outage_of_redis(database: Database, tmp_path: Path
 
 
 def test_a_broker_that_hangs_holds_no_request_up(
-    database: Database, redis_url: str, tmp_path: Path
+    database: RedisServer, redis_url: str, tmp_path: Path
 ) -> None:
     with Deployment(redis_url, tmp_path) as deployment:
         deployment.store.client.hset("boyd:{*}:agents", "idle", _entry("idle"))
@@ -393,7 +347,7 @@ def test_a_broker_that_hangs_holds_no_request_up(
 
 
 def test_it_starts_without_redis_and_serves_when_there_is_one(tmp_path: Path) -> None:
-    database = Database(tmp_path)
+    database = RedisServer(tmp_path, "--appendonly", "yes")
     deployment = Deployment(database.url, tmp_path)
     deployment.start("api", "api", "--port", str(port := free_port()), ready=False)
     try:

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-import redis
 from click.testing import CliRunner
 
 from boyd.settings.process_settings import Settings
 from boyd.store import Store, connect
 from boyd.store.fleet import ALIVE
+from boyd.store.server.connection import Client
 from boyd_api.http.metrics import Metrics
 from boyd_api.routes.monitoring_routes import Readiness, readiness
 from boyd_cli import boyd
-from harness import Deployment, free_port, server_program, wait_until
-from signals import signal_process
+from harness import Deployment, wait_until
+from redis_kit import RedisServer
 
 T = TypeVar("T")
 
@@ -33,46 +32,20 @@ TICKING = "agents.traced:ticking"
 NOTICED = ALIVE + 24.0
 
 
-class Server:
+class Server(RedisServer):
     """A Redis of its own, to be mistreated."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
-        port = free_port()
-        folder.mkdir(exist_ok=True)
-        argv = [
-            str(server_program()),
-            "--port",
-            str(port),
-            "--bind",
-            "127.0.0.1",
-            "--dir",
-            str(folder),
-        ]
-        with (folder / "log").open("w") as log:
-            self.process = subprocess.Popen([*argv, *arguments], stdout=log)
-        self.url = f"redis://127.0.0.1:{port}/0"
-        self.client = connect(self.url)
-        wait_until(self._answers, 10)
-
-    def end(self) -> None:
-        """Stop it, whatever state it is in."""
-        self.process.kill()
-        self.process.wait()
-        self.client.close()
-
-    def _answers(self) -> bool:
-        try:
-            return bool(self.client.ping())
-        except (redis.ConnectionError, redis.TimeoutError):
-            return False
+    @cached_property
+    def client(self) -> Client:
+        """A client of it."""
+        return connect(self.url)
 
 
 @pytest.fixture
 def server(tmp_path: Path, redis_server: str) -> Iterator[Server]:
     """A Redis of this test's own; `redis_server` is asked for to skip where there is none."""
-    made = Server(tmp_path / "redis", "--appendonly", "yes")
-    yield made
-    made.end()
+    with Server(tmp_path, "--appendonly", "yes") as server:
+        yield server
 
 
 def doctor(url: str, *arguments: str, **environment: str) -> tuple[int, list[str]]:
@@ -122,14 +95,14 @@ def in_time(ask: Callable[[], T]) -> T:
 def test_a_stopped_redis_is_reported_within_a_second(server: Server) -> None:
     fresh, used = api_store(server.url), api_store(server.url)
     wait_until(lambda: ready(used).missing == ["no worker is alive"])
-    signal_process(server.process.pid, signal.SIGSTOP)
+    server.signal(signal.SIGSTOP)
     for store in (fresh, used):
         assert in_time(partial(ready, store)).missing == ["Redis does not answer"]
     assert b"boyd_up 0.0" in in_time(partial(scraped, used))
     status, found = doctor(server.url)
     assert (status, len(found)) == (1, 1)
     assert "Redis does not answer" in found[0]
-    signal_process(server.process.pid, signal.SIGCONT)
+    server.signal(signal.SIGCONT)
     wait_until(lambda: ready(used).missing == ["no worker is alive"])
     assert b"boyd_up 1.0" in scraped(used)
 
@@ -137,8 +110,7 @@ def test_a_stopped_redis_is_reported_within_a_second(server: Server) -> None:
 def test_a_terminated_redis_is_reported(server: Server) -> None:
     store = api_store(server.url)
     ready(store)
-    server.process.terminate()
-    server.process.wait()
+    server.signal(signal.SIGTERM)
 
     assert ready(store).missing == ["Redis does not answer"]
     assert b"boyd_up 0.0" in scraped(store)
@@ -170,7 +142,7 @@ def test_persistence_that_may_lose_state_is_reported(server: Server) -> None:
 
 
 def test_a_snapshot_that_failed_is_an_error(server: Server, tmp_path: Path) -> None:
-    snapshot = tmp_path / "redis" / "dump.rdb"
+    snapshot = tmp_path / "dump.rdb"
     server.client.set("some", "thing")
     snapshot.mkdir()  # nothing can be renamed to it
     (snapshot / "in it").touch()
@@ -183,9 +155,8 @@ def test_a_snapshot_that_failed_is_an_error(server: Server, tmp_path: Path) -> N
 
 
 def test_a_terminated_broker_is_reported(server: Server, tmp_path: Path) -> None:
-    broker = Server(tmp_path / "broker", "--appendonly", "no")
-    before = doctor(server.url, BOYD_BROKER_URL=broker.url)
-    broker.end()
+    with Server(tmp_path) as broker:
+        before = doctor(server.url, BOYD_BROKER_URL=broker.url)
     after = doctor(server.url, BOYD_BROKER_URL=broker.url)
 
     assert not said(before, "broker")

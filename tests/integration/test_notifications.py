@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import redirect_stdout
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 import requests
 
 from boyd import Agent
@@ -26,10 +24,11 @@ from boyd.store import connect
 from boyd.testing import Lab
 from boyd_cli.views import approval_view
 from faults.clocks import Clock, missing, tidy
-from harness import Deployment, free_port, server_program, wait_until
+from harness import Deployment, free_port, wait_until
 from kit import Recorder, choice, chooses, person, plugin
 from mail_kit import Mailbox, mail_server, parts_of
 from plugin_kit import site
+from redis_kit import RedisServer
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
@@ -261,25 +260,10 @@ def _night(tmp_path: Path) -> Iterator[tuple[str, Clock]]:
         pytest.skip(why)
     clock = Clock(tmp_path / "clock")
     set_to(clock, "2027-03-27T23:30+01:00")
-    port = free_port()
-    command = [*clock.command, str(server_program()), "--port", str(port), "--save", ""]
-    with (tmp_path / "log").open("w") as log:
-        process = subprocess.Popen([*command, "--dir", str(tmp_path)], stdout=log)
-    client = connect(f"redis://127.0.0.1:{port}/0")
-
-    def answers() -> bool:
-        try:
-            return bool(client.ping())
-        except redis.RedisError:
-            return False
-
     try:
-        wait_until(answers)
-        yield f"redis://127.0.0.1:{port}/0", clock
+        with RedisServer(tmp_path, prefix=clock.command) as server:
+            yield server.url, clock
     finally:
-        client.close()
-        process.kill()
-        process.wait()
         tidy()
 
 
