@@ -7,7 +7,15 @@ from datetime import datetime
 from typing import Any
 
 from boyd import Agent, Decision, Observation, Plugin, SituationAssessment
-from boyd.models import Actor, ApprovalItem, ApprovalPolicy, ExecutionRequest
+from boyd.models import (
+    ActionResult,
+    Actor,
+    ApprovalItem,
+    ApprovalPolicy,
+    Call,
+    CallRequest,
+    ExecutionRequest,
+)
 from boyd.plugin import Action, Component, Observer, Orienter, Strategy
 from boyd.store import Slot
 from boyd.testing import Lab
@@ -146,6 +154,23 @@ def person(name: str, *groups: str) -> Actor:
 def machine(name: str) -> Actor:
     """A program that asks or answers."""
     return Actor(principal=name)
+
+
+def call_action(lab: Lab, **fields: Any) -> Call:
+    """A call of `p:do` by ann that a worker has taken, with other *fields*."""
+    request = {"kind": "execute", "action": "p:do", "actor": person("ann"), **fields}
+    call_id = lab.launcher.call(CallRequest(**request), None)
+    lab.deliver()
+    call = lab.store.calls.get(call_id)
+    assert call is not None
+    return call
+
+
+def call_result(lab: Lab, **fields: Any) -> ActionResult:
+    """The result of such a call."""
+    result = call_action(lab, **fields).result
+    assert result is not None
+    return result
 
 
 def overdue(lab: Lab, name: str) -> None:

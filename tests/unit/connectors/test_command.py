@@ -15,14 +15,14 @@ from pydantic import ValidationError
 
 from boyd import Agent, PluginError
 from boyd.agent import load_agent
-from boyd.models import ActionResult, CallRequest, Catalog
+from boyd.models import ActionResult, Catalog
 from boyd.plugin.discovery import version_of
 from boyd.testing import Lab
 from boyd.text import redaction
 from boyd_connectors.command.plugin import CommandPrograms
 from boyd_connectors.command.program_call import ProgramFailure
 from harness import wait_until
-from kit import overdue, person
+from kit import call_result, overdue
 from plugin_kit import Rig
 from signals import is_alive
 
@@ -342,7 +342,7 @@ def test_the_example_observes_acts_verifies_and_rolls_back(language: str, tmp_pa
     names = sorted(path.name for path in folder.iterdir())
     lab = Lab(agent)
     action = f"{name}:tidy"
-    preview = call(lab, kind="dry-run", action=action, params={"keep": 2})
+    preview = call_result(lab, kind="dry-run", action=action, params={"keep": 2})
     previewed = sorted(path.name for path in folder.iterdir())
     done = lab.run()
     [due] = [key for key in lab.client.zrange("boyd:{tidy}:due", 0, -1) if "verify:" in key]
@@ -350,7 +350,7 @@ def test_the_example_observes_acts_verifies_and_rolls_back(language: str, tmp_pa
     execution = due.removeprefix("verify:")
     left = sorted(path.name for path in folder.iterdir())
     entry = lab.store.executions.get(execution)
-    undone = call(lab, kind="rollback", action=action, undoes=execution)
+    undone = call_result(lab, kind="rollback", action=action, undoes=execution)
 
     assert preview.output == f"would move 3 files out of {folder}"
     assert previewed == names
@@ -362,16 +362,6 @@ def test_the_example_observes_acts_verifies_and_rolls_back(language: str, tmp_pa
     assert entry.verification.evidence == "2 files are left"
     assert (undone.success, undone.output) == (True, "moved back"), undone.error
     assert sorted(path.name for path in folder.iterdir()) == names
-
-
-def call(lab: Lab, **fields: Any) -> ActionResult:
-    """The result of a call of a client."""
-    call_id = lab.launcher.call(CallRequest(**fields, actor=person("ann")), None)
-    lab.deliver()
-    answered = lab.store.calls.get(call_id)
-    assert answered is not None
-    assert answered.result is not None
-    return answered.result
 
 
 def example(folder: Path) -> Agent:

@@ -30,7 +30,18 @@ from boyd.sandbox.confined_call import ConfinedAnswer
 from boyd.settings.secret_references import read_secret
 from boyd.testing import Lab
 from boyd.testing.lab import UnconfinedActions
-from kit import choice, chooses, everything, machine, overdue, person, plugin, seen, sees
+from kit import (
+    call_result,
+    choice,
+    chooses,
+    everything,
+    machine,
+    overdue,
+    person,
+    plugin,
+    seen,
+    sees,
+)
 from secret_kit import Keeper, keep_secrets
 
 VALUE = "pä\"ss/w'rd\\of+the horse & more"
@@ -82,13 +93,7 @@ def lab_for(host: Host, *parts: Any, secrets: list[dict[str, Any]] | None = None
 
 def call(lab: Lab, action: str = "p:login", **params: Any) -> ActionResult:
     """Have a client execute an action."""
-    request = CallRequest(kind="execute", action=action, params=params, actor=BOB)
-    call_id = lab.launcher.call(request, None)
-    lab.deliver()
-    call = lab.store.calls.get(call_id)
-    assert call is not None
-    assert call.result is not None
-    return call.result
+    return call_result(lab, action=action, params=params, actor=BOB)
 
 
 def follow(lab: Lab, started: ActionResult) -> None:

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from boyd import ConfigError
 from boyd.errors import PluginError
 from boyd.llm.toolbox import Toolbox
-from boyd.models import ActionResult, ApprovalItem, CallRequest
+from boyd.models import ActionResult, ApprovalItem
 from boyd.plugin import PluginHost
 from boyd.plugin.plugin_values import validate
 from boyd.plugins.mcp_client.remote_server import RemoteServer
@@ -24,7 +24,7 @@ from boyd.plugins.mcp_client.tool_descriptions import ambiguous, digest, flaw, v
 from boyd.plugins.mcp_client.tool_server import output_of
 from boyd.testing import Lab
 from harness import wait_until
-from kit import person
+from kit import call_result, person
 from mcp_kit import Rogue, tool
 
 ID = "mcp:rogue/send"
@@ -40,13 +40,7 @@ def rogue(tmp_path: Path) -> Rogue:
 
 def ask(lab: Lab, **fields: Any) -> ActionResult:
     """The result of the tool when a client calls it."""
-    asked = {"kind": "execute", "action": ID, "actor": person("ann"), "params": {"text": "hi"}}
-    call_id = lab.launcher.call(CallRequest(**{**asked, **fields}), None)
-    lab.deliver()
-    found = lab.store.calls.get(call_id)
-    assert found is not None
-    assert found.result is not None
-    return found.result
+    return call_result(lab, **{"action": ID, "params": {"text": "hi"}, **fields})
 
 
 def waiting(lab: Lab, result: ActionResult) -> ApprovalItem:

@@ -9,13 +9,13 @@ import pytest
 
 from boyd import Agent, Decision
 from boyd.errors import PluginError, Veto
-from boyd.models import ActionResult, CallRequest, Situation
+from boyd.models import ActionResult, Situation
 from boyd.plugin import Action
 from boyd.plugins.shell import Shell, runner
 from boyd.plugins.shell.runner import CapturedOutput
 from boyd.sandbox.accounts import account
 from boyd.testing import Lab
-from kit import person
+from kit import call_result
 from plugin_kit import Rig
 
 NAMES = ["shell:bash", "shell:run_command"]
@@ -63,15 +63,7 @@ def decide(
 
 def called(lab: Lab, command: str) -> ActionResult:
     """Run a command as a call over the API."""
-    request = CallRequest(
-        kind="execute", action="shell:bash", params={"command": command}, actor=person("ann")
-    )
-    call_id = lab.launcher.call(request, None, None)
-    lab.deliver()
-    found = lab.store.calls.get(call_id)
-    assert found is not None
-    assert found.result is not None
-    return found.result
+    return call_result(lab, action="shell:bash", params={"command": command})
 
 
 def test_both_names_are_actions_of_high_risk_that_may_be_taken_by_themselves() -> None:

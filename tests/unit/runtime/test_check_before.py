@@ -15,7 +15,6 @@ from boyd.models import (
     Anomaly,
     Autonomy,
     Call,
-    CallRequest,
     EffectVerdict,
     LoopResult,
     Sandbox,
@@ -26,7 +25,7 @@ from boyd.phases import verify as checking
 from boyd.plugin import Action
 from boyd.store import Stale
 from boyd.testing import Lab
-from kit import choice, chooses, overdue, person, plugin
+from kit import call_action, choice, chooses, overdue, person, plugin
 
 ACTION = "p:mend"
 ANN = person("ann")
@@ -77,13 +76,8 @@ def result_of(iteration: LoopResult) -> ActionResult:
 
 
 def call(lab: Lab, **fields: Any) -> Call:
-    """A call of the action, when it has item_after."""
-    request = CallRequest(**{"kind": "execute", "action": ACTION, **fields}, actor=ANN)
-    id = lab.launcher.call(request, None)
-    lab.deliver()
-    client_call = lab.store.calls.get(id)
-    assert client_call is not None
-    return client_call
+    """A call of the action, when it has ended."""
+    return call_action(lab, **{"action": ACTION, **fields})
 
 
 def test_an_action_on_a_thing_that_is_well_is_not_executed() -> None:

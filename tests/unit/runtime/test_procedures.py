@@ -20,7 +20,7 @@ from boyd.models import (
 from boyd.plugin import Action
 from boyd.plugins.notifier.message import approval_message
 from boyd.testing import Lab
-from kit import choice, chooses, machine, overdue, person, plugin
+from kit import call_result, choice, chooses, machine, overdue, person, plugin
 
 ANN = person("ann")
 
@@ -90,16 +90,7 @@ def step(id: str, action: str = "", **fields: Any) -> ProcedureStep:
 
 def call(lab: Lab, **fields: Any) -> ActionResult:
     """Ask for the procedure; the result of the call."""
-    request = CallRequest(
-        **{"kind": "execute", "action": "p:renew", "params": {"server": "web1"}, **fields},
-        actor=ANN,
-    )
-    call_id = lab.launcher.call(request, None)
-    lab.deliver()
-    found = lab.store.calls.get(call_id)
-    assert found is not None
-    assert found.result is not None
-    return found.result
+    return call_result(lab, **{"action": "p:renew", "params": {"server": "web1"}, **fields})
 
 
 def go_on(lab: Lab) -> ProcedureRecord:

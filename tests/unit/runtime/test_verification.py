@@ -34,7 +34,7 @@ from boyd.models.effect import EffectChecks
 from boyd.plugin import Action, Observer, Orienter
 from boyd.store import Retention
 from boyd.testing import Lab
-from kit import Recorder, choice, chooses, overdue, person, plugin
+from kit import Recorder, call_result, choice, chooses, overdue, person, plugin
 
 JOB = "boyd:{test}:verify:"
 ACTION = "p:do"
@@ -116,14 +116,7 @@ def rolled_back(lab: Lab, execution: str) -> None:
 
 def called(lab: Lab, **fields: Any) -> ActionResult:
     """The result of the action when a client asks for it."""
-    asked = {"kind": "execute", "action": ACTION, **fields}
-    request = CallRequest(actor=person("ann"), **asked)
-    call_id = lab.launcher.call(request, None)
-    lab.deliver()
-    found = lab.store.calls.get(call_id)
-    assert found is not None
-    assert found.result is not None
-    return found.result
+    return call_result(lab, **{"action": ACTION, **fields})
 
 
 def verdict_of(lab: Lab, result: LoopResult) -> EffectName | None:

@@ -13,7 +13,7 @@ from boyd.models import ActionResult, CallRequest, Hold, LimitViolation
 from boyd.phases.action_call import ConfinedCall
 from boyd.sandbox.confined_call import ConfinedAnswer
 from boyd.testing import Lab
-from kit import Recorder, choice, chooses, overdue, person, plugin
+from kit import Recorder, call_result, choice, chooses, overdue, person, plugin
 
 BOX = Sandbox(cpu=10, files=["/var/tmp/work"], network=["api.example.com:443"], violations=2)
 
@@ -59,23 +59,12 @@ def lab_on(host: Host, *more: Any, hooks: dict[str, Any] | None = None, **settin
     return lab
 
 
-def called(lab: Lab, **fields: Any) -> ActionResult:
-    """The result of the action when a client asks for it."""
-    asked = {"kind": "execute", "action": "p:do", "actor": person("ann"), **fields}
-    call_id = lab.launcher.call(CallRequest(**asked), None)
-    lab.deliver()
-    found = lab.store.calls.get(call_id)
-    assert found is not None
-    assert found.result is not None
-    return found.result
-
-
 # Sandboxes
 
 
 def test_an_action_with_a_sandbox_is_called_in_it() -> None:
     host = Host(answered({"freed": 3}))
-    result = called(lab_on(host), params={"size": 1})
+    result = call_result(lab_on(host), params={"size": 1})
 
     assert (result.success, result.output, result.violation) == (True, {"freed": 3}, None)
     assert [(one.function, one.params) for one in host.calls] == [("execute", {"size": 1})]
@@ -84,7 +73,7 @@ def test_an_action_with_a_sandbox_is_called_in_it() -> None:
 def test_an_action_whose_sandbox_cannot_be_enforced_does_not_run_and_says_why() -> None:
     host = Host(missing="`bwrap` is not installed")
     lab = lab_on(host)
-    result = called(lab)
+    result = call_result(lab)
 
     assert result.prevented == "unsandboxed"
     assert result.error == ("Its sandbox cannot be enforced on this host: `bwrap` is not installed")
@@ -96,7 +85,7 @@ def test_without_the_means_to_make_sandboxes_it_does_not_run() -> None:
     lab = lab_on(Host(answered()))
     lab.engine.confiner = None
 
-    assert called(lab).prevented == "unsandboxed"
+    assert call_result(lab).prevented == "unsandboxed"
 
 
 def test_dry_run_and_rollback_are_called_in_it_too() -> None:
@@ -106,8 +95,8 @@ def test_dry_run_and_rollback_are_called_in_it_too() -> None:
         CallRequest(kind="execute", action="p:do", actor=person("ann")), None
     )
     lab.deliver()
-    called(lab, kind="dry-run")
-    called(lab, kind="rollback", undoes=f"call:{execution}")
+    call_result(lab, kind="dry-run")
+    call_result(lab, kind="rollback", undoes=f"call:{execution}")
 
     assert [one.function for one in host.calls] == ["execute", "dry_run", "rollback"]
     assert host.calls[2].result is not None
@@ -118,7 +107,7 @@ def test_a_verification_is_called_in_it_too() -> None:
     seen = '{"verdict": "worse", "evidence": "more errors", "ends": true}'
     host = Host(answered(), ConfinedAnswer(seen))
     lab = lab_on(host, verify=lambda: None)
-    result = called(lab)
+    result = call_result(lab)
     [name] = [one for one in lab.client.zrange("boyd:{test}:due", 0, -1) if "verify:" in one]
     overdue(lab, name)
     entry = lab.store.executions.get(name.removeprefix("verify:"))
@@ -132,14 +121,14 @@ def test_a_verification_is_called_in_it_too() -> None:
 def test_an_action_killed_in_its_sandbox_has_an_unknown_outcome() -> None:
     violation = LimitViolation(limit="cpu", detail="it was killed for its limit of cpu")
     host = Host(ConfinedAnswer(error=violation.detail, violation=violation, lost=True))
-    result = called(lab_on(host))
+    result = call_result(lab_on(host))
 
     assert (result.unknown, result.violation) == (True, violation)
     assert result.error == "it was killed for its limit of cpu; it may have taken effect"
 
 
 def test_one_that_takes_too_long_is_killed_and_that_is_a_violation() -> None:
-    result = called(lab_on(Host(Overrun("took longer than 60 s"))))
+    result = call_result(lab_on(Host(Overrun("took longer than 60 s"))))
 
     assert result.violation is not None
     assert (result.violation.limit, result.unknown) == ("time", True)
@@ -147,7 +136,7 @@ def test_one_that_takes_too_long_is_killed_and_that_is_a_violation() -> None:
 
 @pytest.mark.parametrize("answer", ["{}", '{"action": 1}', '"text"', "no json"])
 def test_an_answer_that_is_no_result_is_a_failure(answer: str) -> None:
-    result = called(lab_on(Host(ConfinedAnswer(answer))))
+    result = call_result(lab_on(Host(ConfinedAnswer(answer))))
 
     assert (result.success, result.error) == (False, "it ran, but its answer is not a result")
 
@@ -161,7 +150,7 @@ def test_a_sandboxed_action_cannot_return_fields_that_boyd_sets() -> None:
         waits_for="1a2b3c4d",
         prevented="frozen",
     )
-    result = called(lab_on(Host(ConfinedAnswer(claimed.to_json()))))
+    result = call_result(lab_on(Host(ConfinedAnswer(claimed.to_json()))))
 
     assert result.action == "p:do"
     assert (result.error, result.waits_for) == ("The action says: Approval required", None)
@@ -176,17 +165,17 @@ def test_repeated_violations_suspend_the_action_on_all_targets() -> None:
     host = Host(answered(violation=BLOCKED))
     hooks = {"on_suspend": lambda hold: told.append(hold)}
     lab = lab_on(host, chooses(choice(params={"name": "c"})), hooks=hooks, target="name")
-    first = called(lab, params={"name": "a"})
+    first = call_result(lab, params={"name": "a"})
     assert (first.success, first.violation) == (True, BLOCKED)
     assert lab.store.holds.all() == []
-    called(lab, params={"name": "b"})
+    call_result(lab, params={"name": "b"})
     for name in lab.client.zrange("boyd:{test}:due", 0, -1):
         overdue(lab, name)
 
     [hold] = lab.store.holds.all()
     assert (hold.kind, hold.because, hold.target) == ("suspended", "violations", "")
     assert told[0] == hold
-    refused = called(lab, params={"name": "d"})
+    refused = call_result(lab, params={"name": "d"})
     assert refused.prevented == "held"
     assert "p:do is suspended" in (refused.error or "")
     assert "went beyond its sandbox: network: evil.example.com:80" in (refused.error or "")
@@ -199,17 +188,17 @@ def test_repeated_violations_suspend_the_action_on_all_targets() -> None:
 def test_lifting_a_suspension_for_violations_resets_their_count() -> None:
     lab = lab_on(Host(answered(violation=BLOCKED)))
     for _ in range(2):
-        called(lab)
+        call_result(lab)
     assert lab.store.holds.lift("p:do", "", person("ann")) == "lifted"
 
-    assert called(lab).success
+    assert call_result(lab).success
     assert lab.store.holds.all() == []
 
 
 def test_a_suspension_and_each_violation_are_in_the_audit_trail() -> None:
     lab = lab_on(Host(answered(violation=BLOCKED)))
     for _ in range(2):
-        called(lab)
+        call_result(lab)
     lab.store.audit_trail.seal()
     kinds = [entry.kind for entry in lab.store.audit_trail.page(50).entries]
 
@@ -290,13 +279,13 @@ class Freed(BaseModel):
 def test_an_output_that_fits_is_the_result(found: Any) -> None:
     lab = Lab(Agent("test", plugins=[plugin(Recorder(found).action(output=Freed))]))
 
-    assert called(lab).output == {"freed": 3}
+    assert call_result(lab).output == {"freed": 3}
 
 
 def test_an_output_that_does_not_fit_makes_the_execution_say_so_once() -> None:
     recorder = Recorder({"freed": "a lot"})
     lab = Lab(Agent("test", plugins=[plugin(recorder.action(output=Freed, idempotent=True))]))
-    result = called(lab)
+    result = call_result(lab)
 
     assert (result.success, result.output, result.prevented) == (False, None, None)
     assert result.error is not None
