@@ -82,7 +82,7 @@ def _incident(roster: Roster, agent: AgentHealth) -> AgentCondition | None:
     trouble = agent.trouble
     if not trouble.anomalies or trouble.in_flight:
         return None
-    return AgentCondition(name="open incident", reason="no action runs", since=_since(agent))
+    return AgentCondition(name="open incident", reason="nothing is being done", since=_since(agent))
 
 
 def _work(roster: Roster, agent: AgentHealth) -> AgentCondition | None:

@@ -51,10 +51,12 @@ def outcome(
         return iteration.decision or NO_OP
     if iteration.decision is None:
         return ""
-    vetoed = iteration.trace.vetoed if iteration.trace else None
-    if vetoed is None or not iteration.decision.is_no_op:
+    trace = iteration.trace
+    if trace is None or not iteration.decision.is_no_op:
         return iteration.decision.action
-    return f"{NO_OP}: {vetoed.action or 'the action'} vetoed by {vetoed.by}"
+    if trace.vetoed:
+        return f"{NO_OP}: {trace.vetoed.action or 'the action'} vetoed by {trace.vetoed.by}"
+    return f"{NO_OP}: {trace.held[0].action} is not repeated" if trace.held else NO_OP
 
 
 def action_outcome(

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from boyd import naming
 from boyd.errors import UnknownAgent
 from boyd.models import Event, LoopStatus, responses, utc_now
 from boyd.text.formatting import counted
@@ -317,7 +318,7 @@ def _number(event: Event) -> int:
 
 def _event_text(kind: str, data: Mapping[str, object]) -> str:
     noun, _, verb = kind.partition(".")
-    own = str(data.get(noun, ""))[: output.SHORT]
+    own = naming.short(str(data.get(noun, "")))
     width = _CUT if output.is_terminal() else sys.maxsize
     others = [
         f"{key}={output.short_value(value, width)}"

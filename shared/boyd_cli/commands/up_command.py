@@ -49,6 +49,7 @@ from boyd.text.version import VERSION
 from boyd_cli import main, output
 from boyd_cli.api_access import Api, actor, user
 from boyd_cli.commands.export_commands import check_installed
+from boyd_cli.commands.status_command import plain_line
 from boyd_cli.options import deployment_api_options, settings_options, with_agents
 from boyd_cli.views import iteration_view
 
@@ -384,8 +385,15 @@ def _answers(api_url: str) -> bool:
         connection.close()
 
 
+#: Events that `boyd up` prints beside iterations: answers of people, executions and verdicts.
+_NEWS = {
+    *("approval.approved", "approval.denied", "approval.withdrawn", "approval.expired"),
+    *("approval.executed", "call.executed", "execution.verified"),
+}
+
+
 class _Watch:
-    """Prints a line for each finished iteration."""
+    """Prints a line for each finished iteration, answer of a person, and what follows from it."""
 
     def __init__(self, store: Store, agents: list[str], state: Path) -> None:
         self._store = store
@@ -395,7 +403,7 @@ class _Watch:
         self._answers = True
 
     def look(self) -> None:
-        """Print the iterations finished since the last call."""
+        """Print what has happened since the last call."""
         try:
             for agent_id, event in self._events.wait(0):
                 if event.kind in ("iteration.completed", "iteration.failed"):
@@ -403,6 +411,8 @@ class _Watch:
                     result = history.get(int(str(event.data["iteration"])))
                     if result:
                         output.say(iteration_view.paint_iteration(result))
+                elif event.kind in _NEWS:
+                    output.say(plain_line(agent_id, event))
             self._keep_key()
             self._answers = True
         except StoreError as error:

@@ -28,10 +28,11 @@ _VALUE = 200
 def iteration_line(result: models.LoopResult, width: int = output.LINE) -> str:
     """One iteration as one line; the summary is cut to fit *width*.
 
-    Without room for the summary, the number of observations is omitted first.
+    Without room for the outcome, that it is ok and took so long is omitted, and before that the
+    number of observations and the summary.
     """
-    head = f"{output.clock(result.ended_at)}  {result.agent_id} #{result.iteration}  "
-    head += f"{'ok' if result.success else 'failed'}  {output.duration(result.duration)}"
+    start = f"{output.clock(result.ended_at)}  {result.agent_id} #{result.iteration}"
+    head = f"{start}  {'ok' if result.success else 'failed'}  {output.duration(result.duration)}"
     came_to = outcome(result)
     tail = f"→ {came_to}" if came_to else ""
     summary = output.one_line(result.situation.summary) if result.situation else ""
@@ -40,6 +41,8 @@ def iteration_line(result: models.LoopResult, width: int = output.LINE) -> str:
         if room >= min(_LEAST, len(summary)):
             text = f"{output.cut(summary, room)} " if summary else ""
             return f"{head}{middle}  {text}{tail}".rstrip()
+    if result.success and len(head) + 2 + len(tail) > width:
+        head = start
     return output.cut(f"{head}  {tail}".rstrip(), width)
 
 

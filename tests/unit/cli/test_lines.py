@@ -8,7 +8,9 @@ import pytest
 
 from boyd.models import (
     ActionResult,
+    DecisionTrace,
     Event,
+    HeldDecision,
     LoopResult,
     Observation,
     PluginReads,
@@ -20,6 +22,8 @@ from boyd_cli import output
 from boyd_cli.commands.status_command import is_repeated, plain_line
 from boyd_cli.views import iteration_view
 from boyd_cli.views.iteration_view import read_rows
+
+ID = "c32e3dd8-08f1-5aed-9b0d-90a5d4413809"
 
 
 def event(kind: str, **data: object) -> Event:
@@ -87,14 +91,37 @@ def test_a_narrow_iteration_line_keeps_the_outcome() -> None:
     assert line.endswith("→ http-monitor:restartService ok")
 
 
+def test_a_narrow_iteration_line_keeps_the_approval_that_an_action_waits_for() -> None:
+    result = past(LONG, None)
+    waits = ActionResult(
+        action="http-monitor:restartService", success=False, waits_for=ID, duration=0
+    )
+    line = iteration_view.iteration_line(result.model_copy(update={"action_results": [waits]}), 80)
+    assert len(line) <= 80
+    assert line.endswith("→ http-monitor:restartService waits for approval c32e3dd8")
+
+
+def test_a_no_op_because_of_a_hold_names_the_action_that_is_held() -> None:
+    held = HeldDecision(strategy="p:s", action="p:restart", target="web", reason="it had no effect")
+    trace = DecisionTrace(held=[held])
+    result = past(LONG, None).model_copy(update={"trace": trace})
+    assert iteration_view.outcome(result) == "no-op: p:restart is not repeated"
+
+
 def test_lines_of_events_are_aligned_alike() -> None:
     lines = [
         plain_line("watch", event("phase", iteration=22, phase="observe")),
-        plain_line("watch", event("approval.pending", approval="c32e3dd8-1", title="a  b")),
+        plain_line("watch", event("approval.pending", approval=ID, title="a  b")),
     ]
     clock = output.clock(NOW)
     assert lines[0] == f"{clock}  watch #22  observe"
     assert lines[1] == f'{clock}  watch  approval c32e3dd8 pending title="a b"'
+
+
+def test_an_event_of_an_execution_names_it_as_commands_take_it() -> None:
+    verified = event("execution.verified", execution=f"approval:{ID}", verdict="no effect")
+    line = f'{output.clock(NOW)}  watch  execution approval:c32e3dd8 verified verdict="no effect"'
+    assert plain_line("watch", verified) == line
 
 
 def test_an_approval_that_is_proposed_again_says_nothing_new() -> None:

@@ -80,7 +80,7 @@ def test_an_open_anomaly_counts_from_when_it_began_whatever_its_severity() -> No
     first = world.look(DOWN)
     worse = world.look(DOWN.patched({"severity": "critical", "type": "endpoint-dead"}))
 
-    assert (first.name, first.reason) == ("open incident", "no action runs")
+    assert (first.name, first.reason) == ("open incident", "nothing is being done")
     assert first.since is not None
     assert worse.since == first.since
     assert world.look().name == "quiet"
