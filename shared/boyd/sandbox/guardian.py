@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import select
 import signal
@@ -28,6 +29,10 @@ _TICK = 0.02
 #: Seconds that killed processes may take to end.
 _KILLING = 1.0
 CANNOT_RUN = 126
+#: A hint for a program that is there, and whose interpreter is not.
+_FIRST_LINE = (
+    "; its first line has to name an interpreter, as in #!/bin/sh, without a carriage return"
+)
 
 
 def main(arguments: list[str]) -> int:
@@ -84,7 +89,9 @@ def _become(command: list[str], given_input: str, account: str, folder: str, par
             # No search on the PATH: the new user may not be able to read the modules it imports.
             os.execv(command[0], command)  # noqa: S606 - that is what it is for
     except Exception as error:  # noqa: BLE001 - nobody else can report it
-        os.write(2, f"{command[0]} cannot be started: {error}\n".encode())
+        code = error.errno if isinstance(error, OSError) and not error.filename else None
+        hint = _FIRST_LINE if code in (errno.ENOENT, errno.ENOEXEC) else ""
+        os.write(2, f"{command[0]} cannot be started: {error}{hint}\n".encode())
     finally:
         os._exit(CANNOT_RUN)
 

@@ -64,6 +64,8 @@ class ProgramCall:
         name = self.argv[0]
         place = str(self.folder / name) if "/" in name else name
         path = shutil.which(place, path=self.env.get("PATH"))
+        if path is None and "/" in name and Path(place).is_file():
+            raise ProgramFailure(f"not started: {name} is not executable: chmod +x {place}")
         if path is None:
             raise ProgramFailure(f"not started: {name} is no program on this host")
         return path

@@ -185,7 +185,28 @@ def test_an_answer_may_end_without_a_newline(tmp_path: Path) -> None:
     assert execute(program(tmp_path, """printf '{"result": [1, 2]}'""")).output == [1, 2]
 
 
-@pytest.mark.parametrize("argv", ["no-such-program", "./missing", "/etc/passwd"])
+@pytest.mark.parametrize("text", ["echo 1", "#!/bin/sh\r\necho 1"])
+def test_a_script_without_an_interpreter_fails_with_a_hint(tmp_path: Path, text: str) -> None:
+    script = tmp_path / "script.sh"
+    script.write_text(text)
+    script.chmod(0o700)
+
+    plugin = CommandPrograms(actions={"act": {"argv": [str(script)]}})
+    with pytest.raises(ProgramFailure, match=r"its first line has to name an interpreter"):
+        Rig(plugin).result("act", {})
+
+
+def test_a_file_that_is_not_executable_is_named_with_the_remedy(tmp_path: Path) -> None:
+    script = tmp_path / "script.sh"
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o600)
+
+    plugin = CommandPrograms(actions={"act": {"argv": [str(script)]}})
+    problem = f"not started: {script} is not executable: chmod +x {script}"
+    assert list(plugin.misfits(Catalog())) == [f"actions.act: {problem}"]
+
+
+@pytest.mark.parametrize("argv", ["no-such-program", "./missing", "/etc"])
 def test_a_program_that_is_not_there_is_not_started(argv: str) -> None:
     plugin = CommandPrograms(actions={"act": {"argv": [argv]}})
 
