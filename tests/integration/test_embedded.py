@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import importlib.util
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -660,12 +661,21 @@ class TestStateFolder:
 
     def test_a_second_start_in_it_is_refused(self, tmp_path: Path) -> None:
         with state_lock(tmp_path):
-            message = rf"already running in {tmp_path} \(pid {os.getpid()}\)"
+            message = rf"already running in {tmp_path} \(pid {os.getpid()}\): stop it, or choose"
             with pytest.raises(ConfigError, match=message), state_lock(tmp_path):
                 pass
             assert lock_holder(tmp_path) == os.getpid()
         with state_lock(tmp_path):
             pass
+
+    def test_a_disk_without_room_is_named_before_anything_starts(self, tmp_path: Path) -> None:
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+        try:
+            with pytest.raises(ConfigError, match=f"cannot write {tmp_path}"), state_lock(tmp_path):
+                pass
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
     def test_a_lock_file_left_behind_stands_in_nobodys_way(self, tmp_path: Path) -> None:
         (tmp_path / "boyd.lock").write_text("1\n")

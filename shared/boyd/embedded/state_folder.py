@@ -80,10 +80,16 @@ def state_lock(state: Path) -> Iterator[None]:
     if lock is None:
         pid = _read_pid(path)
         whose = f" (pid {pid})" if pid else ""
-        raise ConfigError(f"boyd up is already running in {folder}{whose}")
+        problem = f"boyd up is already running in {folder}{whose}"
+        raise ConfigError(
+            f"{problem}: stop it, or choose another BOYD_STATE_DIR and BOYD_API__PORT"
+        )
     try:
-        os.ftruncate(lock, 0)
-        os.write(lock, f"{os.getpid()}\n".encode())
+        try:
+            os.ftruncate(lock, 0)
+            os.write(lock, f"{os.getpid()}\n".encode())
+        except OSError as error:
+            raise ConfigError(f"cannot write {path}: {error.strerror}") from None
         yield
     finally:
         # Emptied, not removed: two processes could lock a removed file and its successor.
