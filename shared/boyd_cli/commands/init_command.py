@@ -29,7 +29,8 @@ You approve in the console or with `boyd approvals`.
 Who is told? Webhooks (https://…), mail (mailto://…)"""
 
 _HTTP_MONITOR = """
-# Web addresses: their status, and how long they take.
+# Web addresses: their status, and how long they take. A line may say how to restart what fails
+# three times in a row: restart = {{ type = "command", argv = ["systemctl", "restart", "NAME"] }}
 [[plugins]]
 use = "http-monitor"
 [plugins.options]
