@@ -148,7 +148,8 @@ def _object(_ctx: click.Context, param: click.Parameter, value: str | None) -> d
     if value is None:
         return {}
     try:
-        parsed = json.loads(sys.stdin.read() if value == "-" else value)
+        # As bytes, of which any encoding with or without its mark is understood.
+        parsed = json.loads(sys.stdin.buffer.read() if value == "-" else value)
     except ValueError as error:
         raise click.BadParameter(f"not JSON: {error}", param=param) from None
     if not isinstance(parsed, dict):

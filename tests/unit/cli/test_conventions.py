@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import click
 import pytest
 from click.testing import CliRunner
 
 from boyd_cli import boyd
+from boyd_cli.options import object_option
 from cli_kit import leaves
 
 #: The commands that ask before they go on, with the arguments that they need.
@@ -31,3 +35,14 @@ def test_a_command_that_asks_names_the_option_when_there_is_no_terminal(
     done = CliRunner().invoke(boyd, [*path, *ASKING[path]], input="y\n")
     assert done.exit_code == 2
     assert "pass --yes: there is no terminal on which to ask" in done.output
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_an_object_from_standard_input_may_be_in_any_encoding_of_json(encoding: str) -> None:
+    @click.command()
+    @object_option("--params")
+    def show(params: dict[str, Any]) -> None:
+        click.echo(params["path"])
+
+    done = CliRunner().invoke(show, ["--params", "-"], input='{"path": "/größe"}'.encode(encoding))
+    assert done.output == "/größe\n"
