@@ -7,7 +7,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import requests
-from requests.utils import get_environ_proxies, prepend_scheme_if_needed, select_proxy
+from requests.auth import HTTPBasicAuth
+from requests.utils import (
+    get_auth_from_url,
+    get_environ_proxies,
+    prepend_scheme_if_needed,
+    select_proxy,
+)
 
 from boyd.sandbox.destinations import refuse_destination
 from boyd.settings.model import is_loopback
@@ -31,6 +37,12 @@ def _is_here(url: str | bytes | None) -> bool:
     return is_loopback(urlsplit(text).hostname or "")
 
 
+def _as_written(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    """Add the login in the URL, if there is one; the headers stay as they are."""
+    user, password = get_auth_from_url(request.url or "")
+    return HTTPBasicAuth(user, password)(request) if user or password else request
+
+
 MAX_REDIRECTS = 5
 
 
@@ -42,7 +54,8 @@ class Session(requests.Session):
 
     With *destinations* (`host:port`) it reaches no others, also when it is redirected.
 
-    It uses the proxies of the environment, but never for this host: they would ask their own.
+    It uses the proxies of the environment, but never for this host: they would ask their own. It
+    does not read `~/.netrc`, whose entry for a host would replace the header `Authorization`.
     """
 
     def __init__(self, destinations: Collection[str] | None = None) -> None:
@@ -50,6 +63,7 @@ class Session(requests.Session):
         self._destinations = destinations
         self.max_redirects = MAX_REDIRECTS
         self.headers["User-Agent"] = "boyd"
+        self.auth = _as_written
 
     def request(self, method: str | bytes, url: str | bytes, **options: Any) -> requests.Response:  # type: ignore[override]
         """Send a request, as `requests.Session.request` does, with a time limit."""
@@ -70,6 +84,11 @@ class Session(requests.Session):
         if _is_here(prepared_request.url):
             return {}
         return super().rebuild_proxies(prepared_request, proxies)  # type: ignore[no-untyped-call]
+
+    def rebuild_auth(self, prepared_request: requests.PreparedRequest, response: Any) -> None:
+        """Send no credentials to another host that a redirect names."""
+        if self.should_strip_auth(response.request.url, prepared_request.url):  # type: ignore[no-untyped-call]
+            prepared_request.headers.pop("Authorization", None)
 
     def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
         """Send a prepared request, or one that follows a redirect.

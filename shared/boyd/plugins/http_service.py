@@ -100,8 +100,7 @@ class HttpAccess(BaseModel):
         Raises:
             ConfigError: a secret cannot be read, or is no token.
         """
-        # Without any, requests would look for some in ~/.netrc.
-        options: dict[str, Any] = {"auth": lambda request: request}
+        options: dict[str, Any] = {}
         if self.token:
             options["auth"] = _Bearer(self.token.read())
         if self.username and self.password:

@@ -43,6 +43,7 @@ KERNEL = {
     "steps of procedures over many targets: the last data of observers, plans with a list": 55,
     "rights per action, votes of revoked keys, and no approval while frozen": 70,
     "Celery's own tools: the app they load, what workers answer, events within bounds": 103,
+    "what plugins raise, in checks of params and while loading; logins of their requests": 68,
 }
 LIBRARY = {
     "the library without its guests": 66_000,

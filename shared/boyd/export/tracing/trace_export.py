@@ -36,6 +36,7 @@ from boyd.export.tracing.ended_traces import EndedTraces, Portion
 from boyd.export.tracing.spans import Kind, Span, is_sampled
 from boyd.export.work_follower import WorkFollower, process_name
 from boyd.models.loop import TraceStatus
+from boyd.plugin.http_session import Session
 from boyd.settings.traces_settings import TracesSettings
 from boyd.store import Store
 from boyd.store.ended_work import announce_traces
@@ -52,7 +53,7 @@ _REFUSED = (HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 
 
-class _Session(requests.Session):
+class _Session(Session):
     """A session that reads no bodies, however long: a collector says all with its status."""
 
     def get_redirect_target(self, resp: requests.Response) -> None:
