@@ -355,7 +355,7 @@ PROTECTIONS = (
     Protection(
         "P4",
         "an observer that calls exit costs only itself",
-        f"{PHASES}/time_limit.py",
+        "shared/boyd/plugin/plugin_values.py",
         "    except BaseException as error:\n        raise Exited(error) from error\n",
         "",
         "unit/phases/test_observe.py",
@@ -365,7 +365,7 @@ PROTECTIONS = (
         "P1",
         "an action that SIGTERM to a process group cuts off is unknown",
         f"{WORKER}/worker.py",
-        "    time_limit.is_process_ending = terminate_handler_fired\n",
+        "    plugin_values.is_process_ending = terminate_handler_fired\n",
         "",
         "integration/test_act_workers.py",
         ("test_an_action_that_sigterm_to_the_group_cuts_off_is_unknown",),
@@ -373,7 +373,7 @@ PROTECTIONS = (
     Protection(
         "P4",
         "a strategy that calls exit costs only itself",
-        f"{PHASES}/time_limit.py",
+        "shared/boyd/plugin/plugin_values.py",
         "        raise Exited(error) from error\n    except KeyboardInterrupt",
         "        raise\n    except KeyboardInterrupt",
         "unit/plugin/test_plugin_functions.py",

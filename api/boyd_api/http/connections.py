@@ -27,6 +27,7 @@ from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.server import TcpWSGIServer
 from waitress.task import ErrorTask, WSGITask
 
+from boyd.plugin.plugin_values import contain
 from boyd_api.http.problems import MEDIA_TYPE, HttpProblem
 
 #: Name in the WSGI environment of the function that hands a response over to the server.
@@ -116,7 +117,8 @@ class ServingTask(WSGITask):  # type: ignore[misc]
     def execute(self) -> None:
         """Call the application, which may hand its response over."""
         self.get_environment()[HAND_OVER] = partial(setattr, self, "handover")
-        super().execute()
+        # Waitress would not answer for an error that is no `Exception`.
+        contain(super().execute)
 
     def finish(self) -> None:
         """End the response, unless it continues."""

@@ -37,6 +37,7 @@ from boyd.models import (
 )
 from boyd.phases import time_limit
 from boyd.plugin import Action, Context, Hook, News, State
+from boyd.plugin.plugin_values import Exited
 from boyd.settings.validation import saying
 from boyd.text.formatting import error_line
 from boyd.text.redaction import clean, redactor
@@ -231,7 +232,7 @@ class PhaseContext:
 
 def describe(error: object) -> str:
     """An error as one redacted line: its type, unless uninformative, and its message."""
-    if isinstance(error, time_limit.Exited):
+    if isinstance(error, Exited):
         error = error.cause
     text = " ".join(saying(error).split())
     if isinstance(error, BaseException) and not isinstance(error, Overrun):

@@ -21,6 +21,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from boyd.errors import Overrun
+from boyd.plugin.plugin_values import contain, is_main
 
 #: Seconds before more than one thread is started.
 ALONE = 0.002
@@ -68,17 +69,6 @@ class AbandonedThreads:
 abandoned = AbandonedThreads()
 
 
-class Exited(Exception):
-    """A function raised what no `except Exception` catches: `SystemExit`, a panic of an extension.
-
-    It ends that function only, never the phase of others. `cause` is what it raised.
-    """
-
-    def __init__(self, cause: BaseException) -> None:
-        super().__init__(cause)
-        self.cause = cause
-
-
 def call(function: Callable[[], Any], timeout: float) -> Any:
     """Run *function* for at most *timeout* seconds.
 
@@ -86,9 +76,9 @@ def call(function: Callable[[], Any], timeout: float) -> Any:
         Overrun: it took longer.
         Exited: it raised what is no `Exception`.
     """
-    if _is_main():
+    if is_main():
         with _alarm(timeout):
-            return _contain(function)
+            return contain(function)
     outcome = call_all([TimedCall(function, timeout)])[0]
     if outcome.error is not None:
         raise outcome.error
@@ -230,47 +220,11 @@ def _run_in_thread(work: Callable[[], bool]) -> None:
 def _outcome(function: Callable[[], Any]) -> CallOutcome:
     outcome = CallOutcome(began=time.perf_counter())
     try:
-        outcome.value = _contain(function)
+        outcome.value = contain(function)
     except (Exception, Overrun) as error:  # noqa: BLE001 - the caller decides what it means
         outcome.error = error
     outcome.duration = (time.perf_counter() - outcome.began) * 1000
     return outcome
-
-
-def _never() -> bool:
-    return False
-
-
-#: Set by a program in which a signal raises `SystemExit`: true once that signal has come.
-is_process_ending: Callable[[], bool] = _never
-
-
-def _contain(function: Callable[[], Any]) -> Any:
-    try:
-        return function()
-    except (Exception, Overrun):
-        raise
-    except SystemExit as error:
-        # The process dies with this function, so its outcome stays unknown.
-        if _is_main() and is_process_ending():
-            raise
-        raise Exited(error) from error
-    except KeyboardInterrupt as error:
-        if _is_interrupted():
-            raise
-        raise Exited(error) from error
-    except BaseException as error:
-        raise Exited(error) from error
-
-
-def _is_interrupted() -> bool:
-    """True if a person may have pressed Ctrl-C, which ends a program in its main thread."""
-    return _is_main() and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-def _is_main() -> bool:
-    """True in the main thread, the only one in which a signal raises."""
-    return threading.current_thread() is threading.main_thread()
 
 
 def overrun(timeout: float) -> Overrun:

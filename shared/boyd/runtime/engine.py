@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 
 from boyd.agent import Agent
 from boyd.errors import AgentRevoked, InitFailed, PluginError, StoreError
@@ -18,6 +19,7 @@ from boyd.phases.observe import Isolate
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.plugin import Context, Llm
 from boyd.plugin.context import IdentitySigner
+from boyd.plugin.plugin_values import contain
 from boyd.runtime.approvals.approval_gateway import ReadOnlyApprovals, StoredApprovalGateway
 from boyd.runtime.leases import LeasedLedger, Leases
 from boyd.security.approval_signatures import ApprovalSigner
@@ -195,7 +197,7 @@ class Engine:
         """
         for plugin in self.agent.host.plugins.values():
             try:
-                plugin.init(self.context(plugin.id))
+                contain(partial(plugin.init, self.context(plugin.id)))
             except StoreError:
                 raise
             except PluginError as error:

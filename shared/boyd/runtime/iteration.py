@@ -32,6 +32,7 @@ from boyd.phases.gate import annotate, conclude, judge, refuse
 from boyd.phases.observe import Batch, ObserverResult
 from boyd.phases.phase_context import HOOK_TIMEOUT, PastActions, PhaseContext, describe
 from boyd.plugin import Action
+from boyd.plugin.plugin_values import contain
 from boyd.runtime import ending
 from boyd.runtime.autonomy.case_waits import CaseDraws
 from boyd.runtime.engine import Engine
@@ -182,7 +183,7 @@ class IterationSteps:
 
         with self._engine.leases.renewing(renew, self._phase_limit(entry.phase, record)):
             try:
-                return work(entry, ctx)
+                return contain(lambda: work(entry, ctx))
             except StillRunning as running:
                 self._iterations.put_back(entry, running.seconds + PUT_BACK_MARGIN)
                 return False

@@ -235,3 +235,22 @@ def test_a_stopped_server_may_be_stopped_again() -> None:
     served.run(lambda: None)
 
     served.stop()
+
+
+def test_an_error_that_no_application_catches_is_answered_too() -> None:
+    app = Flask("panic")
+
+    @app.get("/panic")
+    def panic() -> str:
+        raise GeneratorExit
+
+    listening = socket.create_server(("127.0.0.1", 0))
+    served = ApiServer(app, listening, Settings())
+    thread = threading.Thread(target=served.run, args=(lambda: None,))
+    thread.start()
+    try:
+        request = b"GET /panic HTTP/1.1\r\nHost: x\r\n\r\n"
+        assert answer(listening.getsockname()[1], request)[0] == 500
+    finally:
+        served.stop()
+        thread.join(120)

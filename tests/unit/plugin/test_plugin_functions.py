@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, model_validator
 
 from boyd import Agent, Plugin, hook
 from boyd.errors import PluginError
-from boyd.models import Observation
+from boyd.models import Autonomy, Observation
 from boyd.phases.time_limit import TimedCall, call_all
 from boyd.plugin import Action, Endpoint, Observer, Orienter, Strategy, Tool
 from boyd.plugin.components import Component
@@ -211,3 +212,29 @@ def test_calls_side_by_side_outlive_one_that_exits() -> None:
 
     assert isinstance(exited.error, Exception)
     assert well.value == "well"
+
+
+def checks(error: BaseException) -> type[BaseModel]:
+    """A model of params whose own check raises it."""
+
+    class Params(BaseModel):
+        @model_validator(mode="after")
+        def _check(self) -> Params:
+            raise error
+
+    return Params
+
+
+@pytest.mark.parametrize("error", ENDS, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize(
+    "settings", [{}, {"doubt": lambda: ""}, {"autonomy": Autonomy(mode="approval-required")}]
+)
+def test_params_whose_check_ends_in_any_way_are_invalid(
+    error: BaseException, settings: dict[str, Any]
+) -> None:
+    act = Recorder()
+    lab = Lab(agent(chooses(choice()), act.action(params=checks(error), **settings)))
+    [result] = lab.run().action_results
+
+    assert act.calls == []
+    assert f"Params could not be checked: {type(error).__name__}" in str(result.error)

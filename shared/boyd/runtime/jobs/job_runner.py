@@ -15,6 +15,7 @@ from boyd import naming
 from boyd.errors import StoreUnavailable
 from boyd.models import Fence
 from boyd.phases.phase_context import describe
+from boyd.plugin.plugin_values import contain
 from boyd.runtime.engine import Engine
 from boyd.runtime.leases import PUT_BACK_MARGIN
 from boyd.store import RunEnding, Stale, StillRunning, StuckJob
@@ -105,7 +106,7 @@ class JobRunner:
 
         with self._engine.leases.renewing(renew, handler.limit(fields)):
             try:
-                outcome = handler.perform(id, fields, fence, attempt > 1)
+                outcome = contain(lambda: handler.perform(id, fields, fence, attempt > 1))
             except StillRunning as running:
                 outcome = Later(running.seconds + PUT_BACK_MARGIN)
             except (StoreUnavailable, Stale):
