@@ -439,6 +439,8 @@ class _Attempt:
             answer = self.ctx.hook(hook, action=self.action, params=params)
             if isinstance(answer, Veto):
                 return f"Vetoed by {hook.plugin_id}: {answer}"
+            if answer is not None:
+                self.ctx.report_hook(hook, f"returned {answer!r}: raise Veto to stop the action")
         return self.ctx.blocks[blocked].reason if len(self.ctx.blocks) > blocked else None
 
     def _execution(self, params: JsonObject) -> ExecutionRequest:

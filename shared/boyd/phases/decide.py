@@ -147,7 +147,7 @@ class _Deciding:
             situation=self.situation,
             action=self.ctx.host.actions.get(self.decision.action),
         )
-        if self.vetoed or self.invalid or not answer:
+        if self.vetoed or self.invalid or answer is None:
             return
         if isinstance(answer, Veto):
             reason = clean(str(answer)) or "vetoed"

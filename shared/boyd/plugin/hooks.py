@@ -77,7 +77,7 @@ def on_before_act(action: Action, params: Mapping[str, Any], ctx: Context) -> No
 
     It runs after the approval and before the budget is checked. `params` are not validated yet.
 
-    When it fails: recorded; the action executes. A guard stops it.
+    When it fails or returns something: recorded; the action executes. A guard stops it.
     """
 
 

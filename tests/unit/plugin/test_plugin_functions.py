@@ -238,3 +238,18 @@ def test_params_whose_check_ends_in_any_way_are_invalid(
 
     assert act.calls == []
     assert f"Params could not be checked: {type(error).__name__}" in str(result.error)
+
+
+@pytest.mark.parametrize("answer", [False, "no", 0])
+def test_a_guard_that_returns_no_instead_of_raising_blocks_the_action(answer: object) -> None:
+    act = Recorder()
+    guard = hook(fail_closed=True)(lambda: answer)
+    before = plugin(chooses(choice()), act.action(), on_before_act=guard)
+    deciding = plugin(chooses(choice()), act.action(), on_decide=guard)
+    [result] = Lab(Agent("test", plugins=[before])).run().action_results
+    decided = Lab(Agent("test", plugins=[deciding])).run()
+
+    assert act.calls == []
+    assert "raise Veto to stop the action" in str(result.error)
+    assert decided.decision is not None
+    assert decided.decision.is_no_op
