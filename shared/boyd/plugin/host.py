@@ -207,6 +207,12 @@ def declarations(kind: type[Plugin]) -> dict[str, Declared[Any]]:
                 components[name] = value
             elif components.pop(name, None) and value is not None:
                 raise PluginError(
+            elif isinstance(_undecorate(value), Declared):
+                raise PluginError(
+                    kind.id or kind.__name__,
+                    f"{name} of {base.__name__} hides a component: "
+                    "put the decorator of Boyd above the others",
+                )
                     kind.id or kind.__name__,
                     f"{name} of {base.__name__} takes the place of a component and is none itself; "
                     f"decorate it like that one, or leave the component out with `{name} = None`",
@@ -216,6 +222,11 @@ def declarations(kind: type[Plugin]) -> dict[str, Declared[Any]]:
 
 def _check_methods(plugin: Plugin) -> None:
     """Check that the methods run that a plugin has from its base."""
+def _undecorate(value: object) -> object:
+    """The function below a decorator such as `property`, or one with `functools.wraps`."""
+    return getattr(value, "__wrapped__", getattr(value, "fget", None))
+
+
     for name, _ in inspect.getmembers(Plugin, inspect.isfunction):
         try:
             check_runs(getattr(plugin, name), yields=name in _READ)

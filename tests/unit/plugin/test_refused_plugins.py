@@ -6,7 +6,7 @@ import typing
 from abc import ABC
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -352,3 +352,25 @@ def test_check_names_plugin_component_and_value(tmp_path: Path) -> None:
     assert checked.exit_code == 1
     said = "plugin 'disk': clean: risk is 'lowish': Input should be 'low', 'medium', 'high' or"
     assert said in " ".join(checked.output.split())
+
+
+def _with_log(function: Any) -> Any:
+    @wraps(function)
+    def logging(*args: Any) -> Any:
+        return function(*args)
+
+    return logging
+
+
+@pytest.mark.parametrize("decorator", [property, staticmethod, classmethod, _with_log])
+def test_a_decorator_above_that_of_a_component_does_not_hide_it(decorator: Any) -> None:
+    class Hiding(Plugin):
+        id = "hiding"
+
+        @decorator  # type: ignore[untyped-decorator]
+        @observer()
+        def look(self) -> list[Observation]:
+            return []
+
+    with pytest.raises(PluginError, match="look of Hiding hides a component"):
+        Agent("test", plugins=[Hiding()])
