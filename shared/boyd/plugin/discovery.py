@@ -116,11 +116,9 @@ def version_of(plugin: Plugin) -> PluginVersion:
     )
     if version:
         return PluginVersion(id=plugin.id, version=version)
-    module = sys.modules.get(kind.__module__)
-    loader = getattr(module, "__loader__", None)
-    if isinstance(loader, _TextLoader):
-        return PluginVersion(id=plugin.id, digest=loader.digest)
-    file = getattr(module, "__file__", None)
+    if kind in _digests:
+        return PluginVersion(id=plugin.id, digest=_digests[kind])
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
     try:
         text = Path(file).read_text("utf-8", "replace") if file else ""
     except OSError:
@@ -194,6 +192,10 @@ def _in_folder(folder: Path, mention: str = "") -> dict[str, type[Plugin]]:
                 raise PluginError(
                     id, f"{files[id]} and {path} both have it: remove one of them, such as a copy"
                 )
+#: Digests of the files that the plugin classes of folders come from.
+_digests: dict[type[Plugin], str | None] = {}
+
+
             plugins[id], files[id] = plugin, path
     return plugins
 
@@ -212,7 +214,6 @@ def _names(path: Path, mention: str) -> bool:
         return True
 
 
-@cache
 def _in_file(path: Path) -> dict[str, type[Plugin]]:
     module = _load(path)
     classes = [value for value in vars(module).values() if _is_defined_in(value, module)]
@@ -227,9 +228,12 @@ def _in_file(path: Path) -> dict[str, type[Plugin]]:
 
 class _TextLoader(SourceFileLoader):
     """Compiles the text of a file, never bytecode of one with the same size and time.
+    # Another agent may have a file of the same name, and so another module.
+    sys.modules[module.__name__] = module
 
     Deployments with fixed times would run the old code.
     """
+        _digests[value] = getattr(module.__loader__, "digest", None)
 
     digest: str | None = None
 
@@ -254,6 +258,7 @@ def _load(path: Path) -> ModuleType:
     except (Exception, SystemExit) as error:
         raise PluginError(
             path.stem, f"{path} cannot be imported: {explain_error(error)}"
+@cache
         ) from error
     return module
 

@@ -12,7 +12,7 @@ import pytest
 
 from boyd.errors import PluginError
 from boyd.models import digest_of
-from boyd.plugin.discovery import find_plugin, version_of
+from boyd.plugin.discovery import find_plugin, import_object, version_of
 from boyd.plugins.notifier import Notifier
 
 PLUGIN = 'from boyd import Plugin\n\n\nclass One(Plugin):\n    id = "{id}"\n'
@@ -90,3 +90,18 @@ def test_no_bytecode_of_plugins_is_written(tmp_path: Path, monkeypatch: pytest.M
     find_plugin("disk", tmp_path)
 
     assert [path.name for path in tmp_path.iterdir()] == ["disk.py"]
+
+
+def test_agents_whose_files_have_one_name_keep_their_own_modules(tmp_path: Path) -> None:
+    text = PLUGIN.format(id="disk")
+    folders = [tmp_path / "first", tmp_path / "second"]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "disk.py").write_text(f"{text}\nFOLDER = '{folder.name}'\n")
+    kinds = [find_plugin("disk", folder) for folder in folders]
+    digests = [digest_of((folder / "disk.py").read_text()) for folder in folders]
+
+    assert [version_of(kind()).digest for kind in kinds] == digests
+    for folder in folders:
+        find_plugin("disk", folder)
+        assert import_object("boyd_plugin_disk:FOLDER") == folder.name
