@@ -28,7 +28,7 @@ from boyd.models import (
     VerificationSettings,
 )
 from boyd.plugin import Action, AgentInfo, Plugin, PluginHost, Procedure, ProcedurePlugin
-from boyd.plugin.discovery import explain_error, find_plugin, import_object, version_of
+from boyd.plugin.discovery import find_plugin, import_object, naming_plugin, version_of
 from boyd.settings.intake_settings import DeclaredIntake, check_intakes, complete
 from boyd.settings.model import ModelSettings
 from boyd.settings.permissions import (
@@ -159,7 +159,8 @@ class Agent:
         bundled = [_build(PluginReference(use=name)) for name in default_plugins]
         own = list(plugins)
         for plugin in own:
-            plugin.use_folder(folder)
+            with naming_plugin(plugin.id, "cannot be created"):
+                plugin.use_folder(folder)
         self.host = PluginHost([*bundled, *_with_procedures(self.settings, own)])
         self._check_model()
         compose(self.host)
@@ -407,13 +408,8 @@ def _build_with(changes: PluginOptions, reference: PluginReference, folder: Path
 
 def _build(reference: PluginReference, folder: Path | None = None) -> Plugin:
     kind = find_plugin(reference.use, folder)
-    try:
+    with naming_plugin(reference.id or reference.use, "cannot be created"):
         plugin = kind(**reference.options)
-    except PluginError:
-        raise
-    except Exception as error:
-        reason = f"cannot be created: {explain_error(error)}"
-        raise PluginError(reference.id or reference.use, reason) from error
     if reference.id:
         plugin.id = reference.id
     return plugin

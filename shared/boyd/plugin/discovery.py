@@ -9,7 +9,8 @@ import importlib.util
 import re
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib.machinery import SourceFileLoader
 from importlib.metadata import EntryPoint, entry_points
@@ -74,6 +75,17 @@ def _missing_name(error: BaseException, frame: FrameType | None) -> tuple[str, I
     return "", ()
 
 
+@contextmanager
+def naming_plugin(name: str, failure: str) -> Iterator[None]:
+    """Turn whatever the code of a plugin raises into a `PluginError` that names it."""
+    try:
+        yield
+    except (PluginError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise PluginError(name, f"{failure}: {explain_error(error)}") from error
+
+
 GROUP = "boyd.plugins"
 
 
@@ -100,10 +112,8 @@ def find_plugin(name: str, folder: Path | None = None) -> type[Plugin]:
         raise PluginError(name, f"not found{nearest(id, plugins)}")
     kind = plugins[id]
     if isinstance(kind, EntryPoint):
-        try:
+        with naming_plugin(name, "cannot be imported"):
             kind = kind.load()
-        except (Exception, SystemExit) as error:
-            raise PluginError(name, f"cannot be imported: {explain_error(error)}") from error
     return _check_plugin(name, kind)
 
 
@@ -148,7 +158,9 @@ def import_object(path: str) -> Any:
     module_name, _, attribute = path.partition(":")
     try:
         module = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise ConfigError(
             f"{path}: cannot import {module_name!r}: {explain_error(error)}"
         ) from error
@@ -180,6 +192,10 @@ def find_entry_point(name: str) -> EntryPoint | None:
     return _entry_points().get(name)
 
 
+#: Digests of the files that the plugin classes of folders come from.
+_digests: dict[type[Plugin], str | None] = {}
+
+
 def _in_folder(folder: Path, mention: str = "") -> dict[str, type[Plugin]]:
     """The plugins of a folder by id; imports only files that mention *mention*."""
     plugins: dict[str, type[Plugin]] = {}
@@ -192,10 +208,6 @@ def _in_folder(folder: Path, mention: str = "") -> dict[str, type[Plugin]]:
                 raise PluginError(
                     id, f"{files[id]} and {path} both have it: remove one of them, such as a copy"
                 )
-#: Digests of the files that the plugin classes of folders come from.
-_digests: dict[type[Plugin], str | None] = {}
-
-
             plugins[id], files[id] = plugin, path
     return plugins
 
@@ -216,9 +228,12 @@ def _names(path: Path, mention: str) -> bool:
 
 def _in_file(path: Path) -> dict[str, type[Plugin]]:
     module = _load(path)
+    # Another agent may have a file of the same name, and so another module.
+    sys.modules[module.__name__] = module
     classes = [value for value in vars(module).values() if _is_defined_in(value, module)]
     plugins: dict[str, type[Plugin]] = {}
     for value in classes:
+        _digests[value] = getattr(module.__loader__, "digest", None)
         id = value.id.replace("_", "-")
         if id and plugins.setdefault(id, value) is not value:
             names = f"{plugins[id].__name__} and {value.__name__} of {path}"
@@ -228,12 +243,9 @@ def _in_file(path: Path) -> dict[str, type[Plugin]]:
 
 class _TextLoader(SourceFileLoader):
     """Compiles the text of a file, never bytecode of one with the same size and time.
-    # Another agent may have a file of the same name, and so another module.
-    sys.modules[module.__name__] = module
 
     Deployments with fixed times would run the old code.
     """
-        _digests[value] = getattr(module.__loader__, "digest", None)
 
     digest: str | None = None
 
@@ -246,6 +258,7 @@ class _TextLoader(SourceFileLoader):
         return code
 
 
+@cache
 def _load(path: Path) -> ModuleType:
     name = f"boyd_plugin_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path, loader=_TextLoader(name, str(path)))
@@ -253,13 +266,8 @@ def _load(path: Path) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    try:
+    with naming_plugin(path.stem, f"{path} cannot be imported"):
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        raise PluginError(
-            path.stem, f"{path} cannot be imported: {explain_error(error)}"
-@cache
-        ) from error
     return module
 
 

@@ -26,6 +26,7 @@ from boyd.plugin.components import (
     check_runs,
 )
 from boyd.plugin.decorators import Declared
+from boyd.plugin.discovery import naming_plugin
 from boyd.plugin.hooks import SPECIFICATIONS, YIELDING, is_guard
 from boyd.plugin.plugin_base import Plugin
 
@@ -124,10 +125,11 @@ class PluginHost:
             )
         if plugin.id in self.plugins:
             raise PluginError(plugin.id, "two plugins have this id; give one of them another")
-        _check_methods(plugin)
-        components = [self._bound(plugin, part) for part in _parts(plugin)]
-        hooks = _hooks(plugin)
-        self._check_unique(plugin, components)
+        with naming_plugin(plugin.id, "cannot be loaded"):
+            _check_methods(plugin)
+            components = [self._bound(plugin, part) for part in _parts(plugin)]
+            hooks = _hooks(plugin)
+            self._check_unique(plugin, components)
         self.plugins[plugin.id] = plugin
         self._components.update({part.id: part for part in components})
         self._kinds.clear()
@@ -205,14 +207,14 @@ def declarations(kind: type[Plugin]) -> dict[str, Declared[Any]]:
         for name, value in vars(base).items():
             if isinstance(value, Declared):
                 components[name] = value
-            elif components.pop(name, None) and value is not None:
-                raise PluginError(
             elif isinstance(_undecorate(value), Declared):
                 raise PluginError(
                     kind.id or kind.__name__,
                     f"{name} of {base.__name__} hides a component: "
                     "put the decorator of Boyd above the others",
                 )
+            elif components.pop(name, None) and value is not None:
+                raise PluginError(
                     kind.id or kind.__name__,
                     f"{name} of {base.__name__} takes the place of a component and is none itself; "
                     f"decorate it like that one, or leave the component out with `{name} = None`",
@@ -220,13 +222,13 @@ def declarations(kind: type[Plugin]) -> dict[str, Declared[Any]]:
     return components
 
 
-def _check_methods(plugin: Plugin) -> None:
-    """Check that the methods run that a plugin has from its base."""
 def _undecorate(value: object) -> object:
     """The function below a decorator such as `property`, or one with `functools.wraps`."""
     return getattr(value, "__wrapped__", getattr(value, "fget", None))
 
 
+def _check_methods(plugin: Plugin) -> None:
+    """Check that the methods run that a plugin has from its base."""
     for name, _ in inspect.getmembers(Plugin, inspect.isfunction):
         try:
             check_runs(getattr(plugin, name), yields=name in _READ)

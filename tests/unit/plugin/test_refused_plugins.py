@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from pydantic import BaseModel, Field
 
 from boyd import Agent, Observation, Plugin, action, observer
+from boyd.agent import load_agent
 from boyd.errors import PluginError
 from boyd.models import JsonObject, Sandbox
 from boyd.plugin import Action, Endpoint, Observer, Orienter, Strategy, Tool
@@ -374,3 +375,38 @@ def test_a_decorator_above_that_of_a_component_does_not_hide_it(decorator: Any) 
 
     with pytest.raises(PluginError, match="look of Hiding hides a component"):
         Agent("test", plugins=[Hiding()])
+
+
+@pytest.mark.parametrize("error", ["SystemExit(2)", "GeneratorExit()"])
+@pytest.mark.parametrize(
+    "method",
+    ["__init__(self, **_)", "use_folder(self, _)", "offers(self, _)", "component_queue(self)"],
+)
+def test_a_plugin_that_ends_the_process_while_it_loads_is_named(
+    tmp_path: Path, method: str, error: str
+) -> None:
+    text = f"""
+from boyd import Plugin, action
+
+class Ends(Plugin):
+    id = "ends"
+
+    def {method}:
+        raise {error}
+
+    @action()
+    def act(self):
+        pass
+"""
+    (tmp_path / "ends.py").write_text(text)
+    (tmp_path / "agent.toml").write_text('id = "a"\nplugins_dir = "."\n[[plugins]]\nuse = "ends"\n')
+
+    with pytest.raises(PluginError, match=rf"plugin 'ends': .*ends\.py line 8: {error[:8]}"):
+        load_agent(str(tmp_path / "agent.toml"))
+
+
+def test_a_plugin_whose_import_ends_in_a_panic_is_named(tmp_path: Path) -> None:
+    (tmp_path / "ends.py").write_text("class Panic(BaseException): ...\nraise Panic('ends')\n")
+
+    with pytest.raises(PluginError, match=r"ends\.py line 2: Panic: ends"):
+        find_plugin("ends", tmp_path)
