@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from boyd.plugin.plugin_values import contain
+
 _T = TypeVar("_T")
 
 
@@ -39,7 +41,7 @@ class _Running(Generic[_T]):
 
     def _run(self) -> None:
         try:
-            self._outcome.append(self._call.function())
+            self._outcome.append(contain(self._call.function))
         except Exception as error:  # noqa: BLE001 - an outcome like any other
             self._outcome.append(error)
 

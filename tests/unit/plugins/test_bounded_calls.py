@@ -39,3 +39,13 @@ def test_a_call_that_hangs_is_made_again_when_it_has_returned() -> None:
     assert made == [1]
     server.set()
     wait_until(lambda: calls.make(both)["dead"] == 2)
+
+
+def test_a_panic_is_the_error_of_its_call_alone() -> None:
+    def panic() -> int:
+        raise GeneratorExit("index out of bounds")
+
+    outcomes = BoundedCalls().make({"mad": BoundedCall(panic, 60), "good": BoundedCall(int, 60)})
+    assert "index out of bounds" in str(outcomes["mad"])
+    assert not isinstance(outcomes["mad"], Hangs)
+    assert outcomes["good"] == 0
