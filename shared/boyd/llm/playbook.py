@@ -132,7 +132,12 @@ def load_folder(path: Path) -> tuple[list[Playbook], list[str]]:
     playbooks: dict[str, Playbook] = {}
     warnings: list[str] = []
     try:
-        files = sorted(file for file in path.iterdir() if file.suffix.lower() == ".md")
+        # Hidden ones are of editors and systems, such as `.#disk.md`.
+        files = sorted(
+            file
+            for file in path.iterdir()
+            if file.suffix.lower() == ".md" and not file.name.startswith(".")
+        )
     except OSError as error:
         return [], [f"{path}: {error.strerror}"]
     for file in files:

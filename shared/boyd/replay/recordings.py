@@ -388,7 +388,8 @@ def read_cases(folder: Path) -> dict[str, ReplayCase]:
     Raises:
         ConfigError: a file cannot be read, or holds no case.
     """
-    return {path.stem: _read(path) for path in sorted(folder.glob("*.yaml"))}
+    # Hidden ones are of editors and systems, such as `.#case.yaml`.
+    return {path.stem: _read(path) for path in sorted(folder.glob("[!.]*.yaml"))}
 
 
 def _read(path: Path) -> ReplayCase:

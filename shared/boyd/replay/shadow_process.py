@@ -230,7 +230,7 @@ class _Judging:
         self._shadow.init_plugins()
         # Calendars are read now: once it judges, no file is opened any more.
         list(agent.rules.problems())
-        return ShadowHello(agent_id=agent.id, build=agent.build.id, code=_code_of(agent))
+        return ShadowHello(agent_id=agent.id, build=agent.build.id, code=code_of(agent))
 
     def serve(self, lines: Iterable[str], out: IO[str]) -> None:
         """Answer each portion of records."""
@@ -301,14 +301,15 @@ def _name(record: str) -> str:
     return "a record"
 
 
-def _code_of(agent: Agent) -> str:
+def code_of(agent: Agent) -> str:
     """A digest of the agent and of files that its version may not tell: plugins and calendars."""
     digest = hashlib.sha256(f"{VERSION} {agent.build.id}".encode())
     modules = (sys.modules[type(plugin).__module__] for plugin in agent.host.plugins.values())
     folders = {Path(file).parent for module in modules if (file := module.__file__)}
     for folder in sorted(folders):
         for path in sorted(folder.glob("*.py")):
-            digest.update(path.read_bytes())
+            with suppress(OSError):  # a folder, or the lock of an editor: no plugin
+                digest.update(path.read_bytes())
     for calendar in agent.rules.calendars:
         with suppress(OSError):  # a decision that needs it cannot be told
             digest.update(calendar.read_bytes())

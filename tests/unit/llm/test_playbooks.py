@@ -125,6 +125,8 @@ def test_a_folder_gives_what_can_be_read_and_names_the_rest(tmp_path: Path) -> N
     (tmp_path / "bytes.md").write_bytes(b"\xff")
     (tmp_path / "long.md").write_bytes(b"x" * 300_000)
     (tmp_path / "folder.md").mkdir()
+    (tmp_path / ".#b.md").symlink_to("ann@host.4711:1764000000")
+    (tmp_path / "._b.md").write_bytes(b"\0\5\x16\7")
     (tmp_path / "notes.txt").write_text("not a playbook")
     playbooks, warnings = load_folder(tmp_path)
     assert [one.id for one in playbooks] == ["b"]

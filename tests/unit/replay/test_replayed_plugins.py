@@ -14,9 +14,10 @@ from boyd.agent import agent_from_file
 from boyd.models import LoopResult
 from boyd.plugin.installed_plugins import installed_plugins
 from boyd.replay.differences import judge
+from boyd.replay.recordings import read_cases
 from boyd.replay.replay_run import ShadowPool
 from boyd.replay.shadow import CannotTell, Shadow
-from boyd.replay.shadow_process import ShadowTask
+from boyd.replay.shadow_process import ShadowTask, code_of
 from boyd.testing import Lab
 
 #: What plugins need besides their name.
@@ -205,3 +206,16 @@ def test_playbooks_that_fail_otherwise_keep_a_replay_from_starting() -> None:
 def test_an_init_that_reads_state_keeps_a_replay_from_starting() -> None:
     with pytest.raises(CannotTell, match=r"curious.init reads state last"):
         Shadow(Agent("test", plugins=[Rememberer(), Keeper(), Curious()])).init_plugins()
+
+
+def test_files_of_editors_beside_plugins_and_cases_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "idle.py").write_text(
+        'from boyd import Plugin\n\nclass Idle(Plugin):\n    id = "idle"\n'
+    )
+    for name in (".#idle.py", ".#case.yaml"):
+        (tmp_path / name).symlink_to("ann@host.4711:1764000000")
+    file = tmp_path / "agent.toml"
+    file.write_text('id = "agent"\nplugins_dir = "."\n[[plugins]]\nuse = "idle"\n')
+
+    code_of(agent_from_file(file))
+    assert read_cases(tmp_path) == {}
