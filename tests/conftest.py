@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import subprocess
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,11 +17,12 @@ from boyd.errors import ConfigError
 from boyd.store import Store, connect
 from browser_kit import ARGUMENTS, browser_program
 from clusters import CLUSTERS, RedisCluster
-from harness import Deployment, free_port, nursery, server_program, wait_until
+from harness import Deployment, nursery, server_program
 from measuring import Measure
 from parallel import Parallel, longest_first
 from progress import add_progress
 from quick_lua import quicken_lua
+from redis_kit import RedisServer
 from slots import watch_slots
 
 # Started from a script in the background, this process ignores Ctrl-C, and so would all that the
@@ -71,7 +71,7 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     `TEST_REDIS_MASTERS=3` makes it a cluster of three masters with a replica each.
     """
     try:
-        program = server_program()
+        server_program()
     except ConfigError as error:
         if os.environ.get("CI"):
             raise
@@ -81,18 +81,8 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             CLUSTERS[cluster.url] = cluster
             yield cluster.url
         return
-    port = free_port()
-    folder = tmp_path_factory.mktemp("redis")
-    arguments = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)]
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen([program, *arguments], stdout=log)
-    url = f"redis://127.0.0.1:{port}/0"
-    try:
-        wait_until(lambda: _answers(url), 10)
-        yield url
-    finally:
-        process.kill()
-        process.wait()
+    with RedisServer(tmp_path_factory.mktemp("redis")) as server:
+        yield server.url
 
 
 @pytest.fixture
@@ -166,13 +156,3 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if lines := Measure(config).lines:
         terminalreporter.section("measured")
         terminalreporter.write_line("\n".join(lines))
-
-
-def _answers(url: str) -> bool:
-    client = redis.Redis.from_url(url)
-    try:
-        return bool(client.ping())
-    except (redis.ConnectionError, redis.TimeoutError):
-        return False
-    finally:
-        client.close()
