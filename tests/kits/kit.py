@@ -156,6 +156,12 @@ def machine(name: str) -> Actor:
     return Actor(principal=name)
 
 
+def pending_item(lab: Lab) -> ApprovalItem:
+    """The only approval that waits."""
+    [item] = lab.store.approvals.page(50).pending
+    return item
+
+
 def call_action(lab: Lab, **fields: Any) -> Call:
     """A call of `p:do` by ann that a worker has taken, with other *fields*."""
     request = {"kind": "execute", "action": "p:do", "actor": person("ann"), **fields}

@@ -23,7 +23,7 @@ from boyd.models import (
 )
 from boyd.store import Verdict
 from boyd.testing import Lab
-from kit import Recorder, agent, choice, chooses, machine, person
+from kit import Recorder, agent, choice, chooses, machine, pending_item, person
 
 GATED = Autonomy(mode="approval-required")
 
@@ -36,12 +36,6 @@ def lab_with(recorder: Recorder | None = None, mode: Any = GATED, **required: An
     return lab
 
 
-def pending(lab: Lab) -> ApprovalItem:
-    """The only item that waits."""
-    [item] = lab.store.approvals.page(50).pending
-    return item
-
-
 def now(lab: Lab, item: ApprovalItem) -> ApprovalItem:
     """The item as it is now."""
     found = lab.store.approvals.get(item.id)
@@ -51,7 +45,7 @@ def now(lab: Lab, item: ApprovalItem) -> ApprovalItem:
 
 def approves(lab: Lab, *actors: Actor, note: str | None = None) -> list[str]:
     """The outcomes when they approve the pending item, one after the other."""
-    item = pending(lab)
+    item = pending_item(lab)
     outcomes = [lab.resolver.answer(item.id, "approved", actor, note).outcome for actor in actors]
     lab.deliver()
     return list(outcomes)
@@ -68,7 +62,7 @@ def call(lab: Lab, who: str, **fields: Any) -> str:
 def test_as_many_principals_as_the_policy_asks_for_have_to_approve() -> None:
     recorder = Recorder()
     lab = lab_with(recorder, min_approvals=3)
-    item = pending(lab)
+    item = pending_item(lab)
     found = []
     for name in ("ann", "bob", "eve", "joe"):
         found.append(lab.resolver.answer(item.id, "approved", person(name), f"{name} agrees"))
@@ -92,14 +86,14 @@ def test_two_approvals_by_one_principal_count_once() -> None:
     twice = [person("ann"), Actor(principal="ann", key="another", claims="bob")]
 
     assert approves(lab, *twice) == ["counted", "already-approved"]
-    assert (len(pending(lab).approvals), recorder.calls) == (1, [])
+    assert (len(pending_item(lab).approvals), recorder.calls) == (1, [])
 
 
 def test_an_approver_may_still_deny() -> None:
     recorder = Recorder()
     lab = lab_with(recorder, min_approvals=2)
     approves(lab, person("ann"))
-    item = pending(lab)
+    item = pending_item(lab)
 
     assert (
         lab.resolver.answer(item.id, "denied", person("ann"), "on second thought").outcome
@@ -115,7 +109,7 @@ def test_the_caller_of_an_action_may_not_approve_it() -> None:
     lab = Lab(agent(recorder.action(autonomy=GATED)))
     call(lab, "ann")
 
-    assert pending(lab).requested_by == ["ann"]
+    assert pending_item(lab).requested_by == ["ann"]
     assert approves(lab, person("ann"), person("bob")) == ["requester", "approved"]
     assert len(recorder.calls) == 1
 
@@ -131,7 +125,7 @@ def test_the_submitter_of_a_run_may_not_approve_its_actions() -> None:
 def test_a_caller_who_joins_a_pending_item_may_not_approve_it() -> None:
     lab = lab_with()
     call(lab, "ann")
-    item = pending(lab)
+    item = pending_item(lab)
 
     assert (item.seen, item.requested_by) == (2, ["agent:test", "ann"])
     assert approves(lab, person("ann"), person("bob")) == ["requester", "approved"]
@@ -143,7 +137,7 @@ def test_a_run_that_meets_a_pending_item_does_not_make_its_submitter_a_requester
         RunRequest(title="Is all well?", description="x"), person("carol")
     )
     lab.deliver()
-    item = pending(lab)
+    item = pending_item(lab)
 
     assert (item.seen, item.requested_by, item.run_ids) == (2, [], [submitted.run.id])
     assert approves(lab, person("carol")) == ["approved"]
@@ -158,7 +152,7 @@ def test_a_question_leaves_those_who_asked_before_as_they_were() -> None:
         lab.launcher.submit_run(RunRequest(title="look", description="x"), person(name))
         lab.deliver()
 
-    assert pending(lab).requested_by == ["ann"]
+    assert pending_item(lab).requested_by == ["ann"]
     assert approves(lab, person("ann"), person("bob")) == ["requester", "approved"]
 
 
@@ -167,7 +161,7 @@ def test_a_repeated_request_keeps_its_reason_on_the_item() -> None:
     call(lab, "ann")
     call(lab, "ann", rationale="disk alarm 42")
     call(lab, "bob", rationale="the same on host b")
-    item = pending(lab)
+    item = pending_item(lab)
 
     assert item.requested_by == ["ann", "bob"]
     assert [(one.by, one.rationale) for one in item.asked] == [
@@ -191,7 +185,9 @@ def test_a_requester_may_deny_and_withdraw() -> None:
     outcomes = []
     for verdict in verdicts:
         call(lab, "ann")
-        outcomes.append(lab.resolver.answer(pending(lab).id, verdict, person("ann"), "no").outcome)
+        outcomes.append(
+            lab.resolver.answer(pending_item(lab).id, verdict, person("ann"), "no").outcome
+        )
 
     assert outcomes == verdicts
 
@@ -227,11 +223,11 @@ def test_human_only_takes_a_person_whatever_the_policy_says() -> None:
 @pytest.mark.parametrize("note", [None, "", "  \n"])
 def test_where_a_note_is_required_there_is_no_answer_without_one(note: str | None) -> None:
     lab = lab_with(require_note=True)
-    item = pending(lab)
+    item = pending_item(lab)
 
     assert lab.resolver.answer(item.id, "approved", person("ann"), note).outcome == "note-required"
     assert lab.resolver.answer(item.id, "denied", person("ann"), note).outcome == "note-required"
-    assert pending(lab) == item
+    assert pending_item(lab) == item
     assert lab.resolver.answer(item.id, "approved", person("ann"), "CHG-1").outcome == "approved"
 
 
@@ -283,7 +279,7 @@ def test_without_a_fitting_policy_the_agents_own_applies() -> None:
 def test_the_policy_is_frozen_on_the_item_when_it_is_proposed() -> None:
     lab = lab_with(min_approvals=2)
     lax = Lab(agent(Recorder().action(autonomy=GATED)), client=lab.client)
-    item = pending(lax)
+    item = pending_item(lax)
 
     assert item.required.min_approvals == 2
     assert lax.resolver.answer(item.id, "approved", person("ann")).outcome == "counted"
@@ -291,7 +287,7 @@ def test_the_policy_is_frozen_on_the_item_when_it_is_proposed() -> None:
 
 def test_an_answer_to_another_version_of_the_item_is_refused() -> None:
     lab = lab_with(min_approvals=3)
-    item = pending(lab)
+    item = pending_item(lab)
     resolver, eve = lab.resolver, person("eve")
     resolver.answer(item.id, "approved", person("ann"))
     late = [
@@ -312,29 +308,29 @@ def test_an_answer_to_another_version_of_the_item_is_refused() -> None:
 def test_a_proposal_that_comes_again_does_not_change_the_version() -> None:
     """Or nobody could answer what was shown to him while the fault lasts."""
     lab = lab_with()
-    item = pending(lab)
+    item = pending_item(lab)
     lab.run()
 
-    assert pending(lab).seen == 2
+    assert pending_item(lab).seen == 2
     assert lab.resolver.answer(item.id, "approved", person("ann"), version=item.version).counts
 
 
 def test_a_refused_answer_leaves_the_item_as_it_is() -> None:
     lab = lab_with(groups=["ops"], min_approvals=2)
     approves(lab, person("ann", "ops"))
-    item = pending(lab)
+    item = pending_item(lab)
 
     assert approves(lab, person("ann", "ops"), person("bob")) == [
         "already-approved",
         "not-an-approver",
     ]
-    assert pending(lab) == item
+    assert pending_item(lab) == item
 
 
 @pytest.mark.parametrize("verdict", ["approved", "denied", "withdrawn"])
 def test_the_claimed_name_is_recorded_beside_the_principal(verdict: Verdict) -> None:
     lab = lab_with()
-    item = pending(lab)
+    item = pending_item(lab)
     gateway = Actor(principal="gateway", claims="ann")
     lab.resolver.answer(item.id, verdict, gateway, "why")
     done = now(lab, item)
@@ -345,7 +341,7 @@ def test_the_claimed_name_is_recorded_beside_the_principal(verdict: Verdict) -> 
 def test_every_vote_keeps_its_claim_and_key() -> None:
     lab = lab_with(min_approvals=2)
     approves(lab, Actor(principal="gateway", key="k1", claims="ann"))
-    [vote] = pending(lab).approvals
+    [vote] = pending_item(lab).approvals
 
     assert (vote.by, vote.key, vote.claims) == ("gateway", "k1", "ann")
 
@@ -359,7 +355,7 @@ def test_a_claim_to_be_the_requester_or_somebody_else_changes_nothing() -> None:
 
 def test_a_late_answer_returns_the_resolved_item() -> None:
     lab = lab_with()
-    item = pending(lab)
+    item = pending_item(lab)
     lab.resolver.answer(item.id, "denied", person("ann"), "no")
     late = lab.resolver.answer(item.id, "approved", person("bob"))
 
@@ -370,7 +366,7 @@ def test_a_late_answer_returns_the_resolved_item() -> None:
 
 def test_an_expired_item_takes_no_vote() -> None:
     lab = lab_with(min_approvals=2)
-    item = pending(lab)
+    item = pending_item(lab)
     lab.resolver.answer(item.id, "approved", person("ann"))
     lab.client.zadd("boyd:{test}:approvals:pending", {item.id: 1})
     late = lab.resolver.answer(item.id, "approved", person("bob"))
@@ -409,7 +405,7 @@ def test_a_policy_that_asks_for_more_by_the_time_of_the_execution_refuses(
     action = recorder.action(autonomy=GATED)
     before = Lab(agent(chooses(choice()), action))
     before.run()
-    item = pending(before)
+    item = pending_item(before)
     before.resolver.answer(item.id, "approved", person("ann"))
     after = Lab(
         agent(chooses(choice()), recorder.action(autonomy=GATED), **now_asked), client=before.client
@@ -426,7 +422,7 @@ def test_an_action_now_human_only_is_not_executed_on_the_approval_of_a_program()
     recorder = Recorder()
     before = Lab(agent(chooses(choice()), recorder.action(autonomy=GATED)))
     before.run()
-    item = pending(before)
+    item = pending_item(before)
     before.resolver.answer(item.id, "approved", machine("robot"))
     human = recorder.action(autonomy=Autonomy(mode="human-only"))
     after = Lab(agent(chooses(choice()), human), client=before.client)
@@ -440,7 +436,7 @@ def test_an_action_now_human_only_is_not_executed_on_the_approval_of_a_program()
 
 def test_an_approval_that_counts_and_does_not_suffice_is_on_the_record_with_its_note() -> None:
     lab = lab_with(min_approvals=2)
-    lab.resolver.answer(pending(lab).id, "approved", person("ann"), "looks right")
+    lab.resolver.answer(pending_item(lab).id, "approved", person("ann"), "looks right")
     lab.store.audit_trail.seal()
     entry = lab.store.audit_trail.page(1).entries[0]
 
@@ -457,7 +453,7 @@ def test_an_approval_names_the_code_it_was_proposed_with() -> None:
 
     assert code is not None
     assert code.startswith("p ")
-    assert pending(lab).code == code
+    assert pending_item(lab).code == code
     assert [one.code for one in lab.agent.catalog.actions] == [code]
 
 
@@ -465,7 +461,7 @@ def test_an_approval_names_the_code_it_was_proposed_with() -> None:
 def test_other_code_than_was_proposed_runs_unless_the_policy_refuses_it(code: str) -> None:
     recorder = Recorder()
     lab = lab_with(recorder, code=code)
-    item = pending(lab)
+    item = pending_item(lab)
     lab.client.hset(f"boyd:{{test}}:approval:{item.id}", "code", json.dumps("p 0.9"))
     assert approves(lab, person("ann")) == ["approved"]
 
@@ -489,7 +485,7 @@ def test_code_that_has_not_changed_runs_under_a_strict_policy() -> None:
 
 def test_only_what_may_still_run_is_compared_with_the_code_of_now() -> None:
     lab = lab_with()
-    item = pending(lab)
+    item = pending_item(lab)
     lab.resolver.answer(item.id, "denied", person("ann"))
 
     assert item.compare_code("p 2").change_of_code == (

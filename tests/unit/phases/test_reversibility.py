@@ -13,7 +13,7 @@ from boyd.plugins.approval_policy import ApprovalRules
 from boyd.security.links import login_reason
 from boyd.settings.permissions import PolicyRule
 from boyd.testing import Lab
-from kit import Recorder, agent, choice, chooses, person, plugin
+from kit import Recorder, agent, choice, chooses, pending_item, person, plugin
 
 ASKS = Autonomy(mode="approval-required")
 
@@ -27,11 +27,6 @@ def lab_with(*plugins: Any, approvals: dict[str, Any] | None = None, **action: A
     parts = [chooses(choice(risk="low")), Recorder().action(**action)]
     settings: dict[str, Any] = {"approvals": approvals} if approvals else {}
     return Lab(Agent("test", plugins=[plugin(*parts), *plugins], **settings))
-
-
-def pending(lab: Lab) -> Any:
-    [item] = lab.store.approvals.page(5).pending
-    return item
 
 
 @pytest.mark.parametrize(
@@ -70,7 +65,7 @@ def test_approvals_and_records_contain_the_reversibility() -> None:
     lab = lab_with(autonomy=ASKS, reversibility="irreversible")
     result = lab.run()
 
-    assert pending(lab).reversibility == "irreversible"
+    assert pending_item(lab).reversibility == "irreversible"
     assert result.gate is not None
     assert (result.gate.reversibility, result.gate.risk) == ("irreversible", "low")
 
@@ -88,7 +83,7 @@ def test_nobody_has_declared_whether_a_rollback_can_be_undone() -> None:
     lab.launcher.call(call, None)
     lab.deliver()
 
-    assert pending(lab).reversibility == "unknown"
+    assert pending_item(lab).reversibility == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -100,7 +95,7 @@ def test_a_policy_applies_to_classes(declared: Reversibility, needed: int) -> No
     lab = lab_with(approvals={"policies": [rule]}, autonomy=ASKS, reversibility=declared)
     lab.run()
 
-    assert pending(lab).required.min_approvals == needed
+    assert pending_item(lab).required.min_approvals == needed
 
 
 def test_a_policy_names_only_classes_that_exist() -> None:
@@ -132,4 +127,4 @@ def test_an_irreversible_action_is_not_approved_by_a_signed_link() -> None:
     lab = lab_with(approvals=bearer, autonomy=ASKS, reversibility="irreversible")
     lab.run()
 
-    assert login_reason(pending(lab)) == "it cannot be undone"
+    assert login_reason(pending_item(lab)) == "it cannot be undone"

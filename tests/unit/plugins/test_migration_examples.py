@@ -17,7 +17,7 @@ from boyd.agent import load_agent
 from boyd.intake import IntakeRequest, parse_declared
 from boyd.models import ProcedureRecord
 from boyd.testing import Lab
-from kit import overdue, person
+from kit import overdue, pending_item, person
 
 ROOT = Path(__file__).parents[3]
 SOURCES = ("celery", "stackstorm", "rundeck")
@@ -40,8 +40,7 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Copy:
 
 def approve(lab: Lab) -> None:
     """Approve what waits, and execute it."""
-    [approval] = lab.store.approvals.page(50).pending
-    lab.resolver.answer(approval.id, "approved", person("ann"))
+    lab.resolver.answer(pending_item(lab).id, "approved", person("ann"))
     lab.deliver()
 
 

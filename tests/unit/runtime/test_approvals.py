@@ -13,7 +13,17 @@ from boyd.models import ApprovalItem, Autonomy, Fence
 from boyd.plugin import Action, Strategy
 from boyd.store import Retention, Stale, Verdict
 from boyd.testing import Lab
-from kit import Recorder, agent, choice, chooses, execution_request, person, plugin, reads
+from kit import (
+    Recorder,
+    agent,
+    choice,
+    chooses,
+    execution_request,
+    pending_item,
+    person,
+    plugin,
+    reads,
+)
 
 GATED = Autonomy(mode="approval-required")
 
@@ -32,12 +42,6 @@ def expiring(**approvals: Any) -> Lab:
     lab = Lab(agent(chooses(choice()), action, approvals=approvals))
     lab.run()
     return lab
-
-
-def pending(lab: Lab) -> ApprovalItem:
-    """The only item that waits."""
-    [item] = lab.store.approvals.page(50).pending
-    return item
 
 
 def now(lab: Lab, item: ApprovalItem) -> ApprovalItem:
@@ -60,7 +64,7 @@ def name(item: ApprovalItem) -> str:
 def test_an_approved_action_is_executed_and_the_result_is_on_the_item() -> None:
     recorder = Recorder()
     lab = gated(recorder)
-    item = pending(lab)
+    item = pending_item(lab)
     approved = lab.resolver.answer(item.id, "approved", person("ann"), "go ahead")
     lab.deliver()
     done = now(lab, item)
@@ -77,7 +81,7 @@ def test_an_approved_action_is_executed_and_the_result_is_on_the_item() -> None:
 
 def test_a_failing_action_leaves_the_item_approved_with_the_failed_result() -> None:
     lab = gated(Recorder(error=OSError("no route")))
-    item = pending(lab)
+    item = pending_item(lab)
     lab.resolver.answer(item.id, "approved", person("ann"))
     lab.deliver()
     done = now(lab, item)
@@ -106,7 +110,7 @@ def test_hooks_and_params_apply_to_an_approved_action_as_to_any_other() -> None:
     )
     lab = Lab(Agent("test", plugins=[own]))
     lab.run()
-    item = pending(lab)
+    item = pending_item(lab)
     lab.resolver.answer(item.id, "approved", person("ann"))
     lab.deliver()
     result = now(lab, item).result
@@ -120,7 +124,7 @@ def test_hooks_and_params_apply_to_an_approved_action_as_to_any_other() -> None:
 def test_a_denied_or_withdrawn_action_never_runs(verdict: Verdict) -> None:
     recorder = Recorder()
     lab = gated(recorder)
-    item = pending(lab)
+    item = pending_item(lab)
     lab.resolver.answer(item.id, verdict, person("ann"), "no")
     lab.deliver()
     done = now(lab, item)
@@ -133,7 +137,7 @@ def test_a_denied_or_withdrawn_action_never_runs(verdict: Verdict) -> None:
 def test_only_the_first_to_resolve_an_item_does() -> None:
     recorder = Recorder()
     lab = gated(recorder)
-    item = pending(lab)
+    item = pending_item(lab)
     resolver = lab.resolver
     found = [
         resolver.answer(item.id, "denied", person("ann")),
@@ -152,7 +156,7 @@ def test_only_the_first_to_resolve_an_item_does() -> None:
 def test_an_item_past_its_deadline_cannot_be_approved_although_nobody_purged() -> None:
     recorder = Recorder()
     lab = gated(recorder)
-    item = pending(lab)
+    item = pending_item(lab)
     lab.client.zadd("boyd:{test}:approvals:pending", {item.id: 1})
 
     assert lab.resolver.answer(item.id, "approved", person("ann")).outcome == "not-pending"
@@ -164,7 +168,7 @@ def test_an_item_past_its_deadline_cannot_be_approved_although_nobody_purged() -
 def test_params_changed_after_the_approval_are_not_executed() -> None:
     recorder = Recorder()
     lab = gated(recorder)
-    item = pending(lab)
+    item = pending_item(lab)
     lab.resolver.answer(item.id, "approved", person("ann"))
     lab.client.hset(key(item), "params", '{"size": 1000}')
     lab.deliver()
@@ -178,7 +182,7 @@ def test_params_changed_after_the_approval_are_not_executed() -> None:
 def test_a_freeze_refuses_what_was_approved_before() -> None:
     recorder = Recorder()
     lab = gated(recorder)
-    item = pending(lab)
+    item = pending_item(lab)
     lab.resolver.answer(item.id, "approved", person("ann"))
     lab.whole.freezes.freeze("incident")
     lab.deliver()
@@ -192,7 +196,7 @@ def test_a_freeze_refuses_what_was_approved_before() -> None:
 def test_a_message_that_was_lost_is_sent_again() -> None:
     recorder = Recorder()
     lab = gated(recorder)
-    item = pending(lab)
+    item = pending_item(lab)
     lab.resolver.answer(item.id, "approved", person("ann"))
     lab.dispatcher.hints.clear()
     assert lab.client.zscore("boyd:{test}:due", f"approval:{item.id}")
@@ -206,7 +210,7 @@ def test_a_message_that_was_lost_is_sent_again() -> None:
 def test_a_message_that_comes_twice_executes_once() -> None:
     recorder = Recorder()
     lab = gated(recorder)
-    item = pending(lab)
+    item = pending_item(lab)
     lab.resolver.answer(item.id, "approved", person("ann"))
     lab.dispatcher.hints.extend(list(lab.dispatcher.hints) * 3)
     lab.deliver()
@@ -217,7 +221,7 @@ def test_a_message_that_comes_twice_executes_once() -> None:
 def test_a_worker_lost_before_executing_costs_only_time() -> None:
     recorder = Recorder()
     lab = gated(recorder)
-    item = pending(lab)
+    item = pending_item(lab)
     lab.resolver.answer(item.id, "approved", person("ann"))
     lab.dispatcher.hints.clear()
     assert lab.store.jobs.enter(name(item), 1, "lost/1")
@@ -232,7 +236,7 @@ def test_a_worker_lost_before_executing_costs_only_time() -> None:
 def test_a_worker_lost_while_executing_leaves_the_outcome_unknown() -> None:
     recorder = Recorder()
     lab = gated(recorder)
-    item = pending(lab)
+    item = pending_item(lab)
     lab.resolver.answer(item.id, "approved", person("ann"))
     lab.dispatcher.hints.clear()
     assert lab.store.jobs.enter(name(item), 1, "lost/1")
@@ -251,7 +255,7 @@ def test_a_worker_lost_while_executing_leaves_the_outcome_unknown() -> None:
 def test_an_execution_that_loses_every_worker_ends() -> None:
     recorder = Recorder()
     lab = gated(recorder)
-    item = pending(lab)
+    item = pending_item(lab)
     lab.resolver.answer(item.id, "approved", person("ann"))
     for attempt in (1, 2, 3):
         assert lab.store.jobs.enter(name(item), attempt, f"lost/{attempt}")
@@ -282,7 +286,7 @@ def test_a_worker_that_lost_the_execution_cannot_claim_it() -> None:
     )
     lab = Lab(Agent("test", plugins=[own]))
     lab.run()
-    item = pending(lab)
+    item = pending_item(lab)
     lab.resolver.answer(item.id, "approved", person("ann"))
     with pytest.raises(Stale):
         lab.deliver()
@@ -304,7 +308,7 @@ def test_while_it_still_runs_elsewhere_an_execution_is_put_back() -> None:
 
     lab = Lab(agent(chooses(choice()), Action(name="do", execute=execute, autonomy=GATED)))
     lab.run()
-    item = pending(lab)
+    item = pending_item(lab)
     lab.resolver.answer(item.id, "approved", person("ann"))
     lab.deliver()
 
@@ -323,7 +327,7 @@ def test_the_runs_that_waited_end_with_the_execution() -> None:
     for title in ("disk full", "disk still full"):
         runs.append(lab.submit(title).run.id)
         lab.deliver()
-    item = pending(lab)
+    item = pending_item(lab)
     lab.resolver.answer(item.id, "approved", person("ann"))
     lab.deliver()
     ended = [lab.store.runs.get(run_id) for run_id in runs]
@@ -339,7 +343,7 @@ def test_the_runs_that_waited_end_with_the_execution() -> None:
 def test_a_worker_that_comes_back_after_the_sweeper_gave_up_is_refused() -> None:
     """Its outcome was told; a second truth about the same item would be one too many."""
     lab = gated(Recorder())
-    item = pending(lab)
+    item = pending_item(lab)
     lab.resolver.answer(item.id, "approved", person("ann"))
     for attempt in (1, 2, 3):
         assert lab.store.jobs.enter(name(item), attempt, f"slow/{attempt}")
@@ -357,7 +361,7 @@ def test_a_worker_that_comes_back_after_the_sweeper_gave_up_is_refused() -> None
 
 def test_an_approved_action_that_no_worker_takes_ends_as_not_executed() -> None:
     lab = gated(Recorder())
-    item = pending(lab)
+    item = pending_item(lab)
     lab.resolver.answer(item.id, "approved", person("ann"))
     lab.client.hset(key(item), "queuedAt", 1)
     lab.client.zadd("boyd:{test}:due", {f"approval:{item.id}": 1})
@@ -381,12 +385,12 @@ def test_an_approved_item_is_kept_until_it_is_executed() -> None:
     strategy = Strategy(name="s", decide=decide)
     lab = Lab(agent(strategy, action, approvals={"max_history": 2}))
     lab.run()
-    first = pending(lab)
+    first = pending_item(lab)
     lab.resolver.answer(first.id, "approved", person("ann"))
     job = lab.dispatcher.hints.popleft()
     for _ in range(6):
         lab.run()
-        lab.resolver.answer(pending(lab).id, "denied", person("ann"))
+        lab.resolver.answer(pending_item(lab).id, "denied", person("ann"))
     lab.dispatcher.hints.append(job)
     lab.deliver()
 
@@ -410,7 +414,7 @@ def test_an_approved_execution_that_breaks_says_how() -> None:
             return values
 
     lab = gated(Recorder(), params=Odd)
-    item = pending(lab)
+    item = pending_item(lab)
     broken.append(True)
     lab.resolver.answer(item.id, "approved", person("ann"))
     lab.deliver()
@@ -445,7 +449,7 @@ def test_an_action_cannot_return_a_result_that_waits_for_an_approval() -> None:
 
 def test_one_execution_finds_the_item_that_it_joined_whatever_became_of_it() -> None:
     lab = gated(Recorder())
-    item = pending(lab)
+    item = pending_item(lab)
     joined = lab.store.approvals.enqueue(item, lab.engine.retention, "loop:2")
     lab.resolver.answer(item.id, "denied", person("ann"))
     again = lab.store.approvals.enqueue(item, lab.engine.retention, "loop:2")
@@ -459,7 +463,7 @@ def test_an_approval_quicker_than_its_iteration_loses_no_findings() -> None:
     lab = Lab(agent(reads("o", "the disk is full"), chooses(choice()), action))
     run_id = lab.submit("look").run.id
     lab.deliver(until=lambda: lab.dispatcher.hints[0][0] == "complete")
-    lab.resolver.answer(pending(lab).id, "approved", person("ann"))
+    lab.resolver.answer(pending_item(lab).id, "approved", person("ann"))
     lab.dispatcher.hints.rotate(1)
     lab.deliver()
     run = lab.store.runs.get(run_id)
@@ -475,16 +479,16 @@ def test_an_approval_quicker_than_its_iteration_loses_no_findings() -> None:
 
 def test_a_new_proposal_may_follow_one_that_was_resolved() -> None:
     lab = gated(Recorder())
-    first = pending(lab)
+    first = pending_item(lab)
     lab.resolver.answer(first.id, "denied", person("ann"))
     lab.run()
 
-    assert first.id != pending(lab).id
+    assert first.id != pending_item(lab).id
 
 
 def test_redis_keeps_a_pending_item_until_its_deadline_plus_the_retention() -> None:
     lab = expiring(ttl=60, max_age=600)
-    item = pending(lab)
+    item = pending_item(lab)
     assert item.expires_at is not None
     # PEXPIRETIME is of Redis 7; the clock of the server goes on between both commands.
     left = item.expires_at - lab.store.clock.now()
@@ -498,7 +502,7 @@ def test_redis_keeps_a_pending_item_until_its_deadline_plus_the_retention() -> N
 
 def test_an_item_without_a_deadline_gets_one_when_its_agent_lets_approvals_expire() -> None:
     lab = expiring(auto_expire=False)
-    item = pending(lab)
+    item = pending_item(lab)
     assert item.expires_at is None
     lab.store.approvals.set_deadlines(Retention(ttl=3600))
     dated = now(lab, item)
@@ -514,7 +518,7 @@ def test_an_item_without_a_deadline_gets_one_when_its_agent_lets_approvals_expir
 
 def test_items_keep_their_deadlines_when_a_worker_starts() -> None:
     lab = expiring(ttl=60)
-    item = pending(lab)
+    item = pending_item(lab)
     lab.store.approvals.set_deadlines(Retention(ttl=3600))
     lab.store.approvals.set_deadlines(Retention(ttl=None))
 

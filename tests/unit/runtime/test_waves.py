@@ -26,7 +26,7 @@ from boyd.models import (
 )
 from boyd.plugin import Action, Observer
 from boyd.testing import Lab
-from kit import overdue, person, plugin
+from kit import overdue, pending_item, person, plugin
 
 ANN, BOB = person("ann"), person("bob")
 ASKING = Autonomy(mode="approval-required")
@@ -332,7 +332,7 @@ def test_a_cancellation_executes_no_target_that_no_worker_has_begun() -> None:
 def test_the_approval_of_the_whole_covers_each_target() -> None:
     fleet = Fleet()
     fleet.start(HOSTS[:3], at_once=2, settings={"autonomy": ASKING})
-    [item] = fleet.lab.store.approvals.page(10).pending
+    item = pending_item(fleet.lab)
     fleet.lab.resolver.answer(item.id, "approved", BOB)
     record = fleet.go_on()
 
@@ -348,7 +348,7 @@ def test_a_target_beyond_the_budget_asks_a_person_and_a_denial_counts_as_a_failu
     )
     assert record.state == "running"
     assert record.summary == ("running, step 1 of 1 (patch): 1 of 2, 1 waiting for approval")
-    [item] = fleet.lab.store.approvals.page(10).pending
+    item = pending_item(fleet.lab)
     fleet.lab.resolver.answer(item.id, "denied", BOB, "not now")
     record = fleet.go_on()
 
@@ -358,7 +358,7 @@ def test_a_target_beyond_the_budget_asks_a_person_and_a_denial_counts_as_a_failu
 
     assert fleet.lab.store.procedures.resume(record.id, "repeat", ANN) == "ok"
     fleet.go_on()
-    [item] = fleet.lab.store.approvals.page(10).pending
+    item = pending_item(fleet.lab)
     fleet.lab.resolver.answer(item.id, "approved", BOB)
     assert fleet.go_on().state == "succeeded"
     assert fleet.done == ["web-1", "web-1 "]
@@ -368,7 +368,7 @@ def test_the_approval_covers_the_list_of_targets() -> None:
     fleet = Fleet()
     dry_run = {"dry_run": lambda params: "ok"}
     fleet.start([*HOSTS, "web-1"], wave=[1], procedure={"autonomy": ASKING}, settings=dry_run)
-    [item] = fleet.lab.store.approvals.page(10).pending
+    item = pending_item(fleet.lab)
     assert item.plan[0].for_each == HOSTS
     assert item.preview is not None
     output: Any = item.preview.output
@@ -467,7 +467,7 @@ def test_the_targets_that_were_approved_are_executed_whatever_is_reported_later(
     fleet.build([], observer=observer, for_each=source, procedure={"autonomy": ASKING})
     fleet.lab.run()
     fleet.order()
-    [item] = fleet.lab.store.approvals.page(10).pending
+    item = pending_item(fleet.lab)
     assert item.plan[0].for_each == ["web-1"]
     fleet.lab.run()
     fleet.lab.resolver.answer(item.id, "approved", BOB)
