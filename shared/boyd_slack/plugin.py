@@ -152,11 +152,13 @@ class SlackMessages(Plugin):
     ) -> None:
         """Say in the thread what an edit would not show: Slack notifies nobody of edits."""
         if stage not in ("waiting", "answered"):
+            outcome = dict(message.lines).get("outcome")
+            lines = [message.title, *([outcome] if outcome else [])]
             api.call(
                 "chat.postMessage",
                 channel=posted["channel"],
                 thread_ts=posted["ts"],
                 text=blocks.fallback(message.title),
-                blocks=[blocks.section(message.title)],
+                blocks=[blocks.section("\n".join(lines))],
                 reply_broadcast=stage in ASKING,
             )

@@ -256,6 +256,8 @@ def _show(
         item=item,
         evidence=_evidence(page, item),
         outcome=describe_outcome(item) if item.effect else None,
+        undo=_undo(page, item),
+        describe_outcome=describe_outcome,
         why_not=why_not,
         stop=stop,
         signs=read_vital_signs(page, item.agent_id) if item.status == "pending" else [],
@@ -268,6 +270,12 @@ def _show(
         is_offer=item.action_id == naming.GRANT,
         NOT_PENDING=ApprovalOutcome.NOT_PENDING,
     )
+
+
+def _undo(page: PageRequest, item: ApprovalItem) -> ApprovalItem | None:
+    """The approval that undoing it needs, after harm, as it is now."""
+    done = item.effect.compensation if item.effect else None
+    return page.ctx.agent.past_approval(done.approval) if done and done.approval else None
 
 
 def _can_be_given(item: ApprovalItem, verb: str, stop: str | None) -> bool:

@@ -69,18 +69,21 @@ def test_the_page_says_the_outcome_as_messages_do(
         until=utc_now(),
         checks=1,
         ended_at=utc_now(),
-        compensation=Compensation(state="asked", approval="4711-2"),
+        compensation=Compensation(state="asked", approval=desk.waiting("undo")),
     )
     item = desk.lab.store.find_approval(id)
     assert item is not None
-    judged = item.patched({"effect": effect})
-    with mock.patch.object(AgentStore, "find_approval", return_value=judged):
+    judged, find = item.patched({"effect": effect}), AgentStore.find_approval
+    with mock.patch.object(
+        AgentStore, "find_approval", lambda store, id: judged if id == item.id else find(store, id)
+    ):
         page = alice.get(page_of(id))
 
     outcome = describe_outcome(judged)
     assert outcome is not None
     assert f"{outcome.words} : {outcome.detail}" in page.text
-    assert f'href="{page_of("4711-2")}"' in page.source
+    assert "To undo it: approval" in page.text
+    assert "waits for an answer" in page.text
 
 
 def test_the_page_shows_what_a_reviewer_objects_to(alice: Browser, desk: Site) -> None:

@@ -88,6 +88,7 @@ def test_the_outcome_edits_the_message_and_is_posted_in_the_thread(
     assert reply["text"] == slack.message()["text"]
     assert reply["text"].endswith("disk:clean (test)")
     assert not reply["text"].startswith("Approval needed")
+    assert words(reply["blocks"]) == f"{reply['text']}\nnothing verifies its effect"
     assert reply["reply_broadcast"] is False
 
 
