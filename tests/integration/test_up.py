@@ -348,6 +348,7 @@ def test_the_example_asks_for_the_clean_up_when_a_restart_has_no_effect(tmp_path
     with Up(tmp_path, str(folder / "agent.toml"), WATCH_PORT=port) as running:
         running.says("restartService", 60)
         [held] = wait_until(lambda: _holds(running, "no effect"), 60)
+        running.says('restartService target=web verdict="no effect"', 60)
         asked = wait_until(lambda: _instead(running), 60)
         restarts = [
             one["verification"]["verdict"]
