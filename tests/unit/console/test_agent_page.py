@@ -21,6 +21,7 @@ from boyd_api.console.agent_page import observer_rows
 from boyd_api.console.charts import ring, strip
 from console_kit import Browser
 from kit import Recorder, agent, choice, chooses, fails, reads, seen, sees
+from past_kit import problem
 
 HOSTILE = "<script>alert(1)</script>\u202e" + "x" * 10_000
 
@@ -69,6 +70,16 @@ def test_the_problem_what_waits_and_what_was_done_come_before_the_ring(
     places = [page.source.index(text) for text in order]
     assert places == sorted(places)
     assert "Waits for you : 1 approval to answer" in page.text
+
+
+def test_the_beginning_of_an_open_incident_is_apart_from_its_reason(server: Any) -> None:
+    redis = fakeredis.FakeRedis(server=server, decode_responses=True)
+    lab = Lab(agent(reads("judge", anomalies=[problem()])), client=redis)
+    lab.run()
+    site = Site(lab, server)
+    page = Browser(site, site.key("admin", person=True)).get(PAGE)
+    site.services.stop()
+    assert "Open incident : nothing is being done , began" in page.text
 
 
 def test_an_agent_whose_approvals_others_answer_does_not_wait_for_the_reader(
