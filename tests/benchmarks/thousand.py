@@ -19,6 +19,7 @@ from typing import Any
 from benchmarks.cost import AGENTS, Cost, Meter, Monitored, once
 from benchmarks.cost_agents import HOST_OBSERVERS
 from boyd.store.keys import Keys
+from boyd.store.throttle import ANNOUNCE
 from harness import Deployment, wait_until
 
 HOSTS = 1000
@@ -145,8 +146,8 @@ def measure(url: str, folder: Path, monitored: Monitored, compare: Compare, tell
 
 def _idle(cost: Cost, formula: Formula, compare: Compare) -> None:
     name = "{}, all idle, per s"
-    # The worker of `loop` reads who is there, every two seconds.
-    sent = formula.idle("bytes that Redis sends") + LISTED * HOSTS / 2
+    # The worker of `loop` reads who is there, every minute.
+    sent = formula.idle("bytes that Redis sends") + LISTED * HOSTS / ANNOUNCE
     compare(name.format("commands"), cost.commands, formula.idle("commands"), "", FACTOR)
     received = formula.idle("bytes that Redis receives")
     compare(name.format("received"), cost.received / 1000, received / 1000, "kB", FACTOR)

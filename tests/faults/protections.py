@@ -1133,6 +1133,15 @@ PROTECTIONS = (
     ),
     Protection(
         "P16",
+        "a process that joins makes the others read who is alive",
+        f"{LUA}/lib/note_beat.lua",
+        "if before < now - alive then",
+        "if false then",
+        "unit/store/test_fleet.py",
+        ("test_heartbeats_read_the_others_only_after_one_has_joined_left_or_died",),
+    ),
+    Protection(
+        "P16",
         "a heartbeat registers again what was lost",
         f"{LUA}/record_heartbeat.lua",
         "    lost[#lost + 1] = known[i]\n",

@@ -9,7 +9,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
 
 from boyd.errors import StoreError
 from boyd.phases.time_limit import abandoned
@@ -34,18 +33,15 @@ class Maintenance:
         self._throttle = host.store.throttle(host.agents)
         self._problem: str | None = None
         self._beat_at = 0.0
-        plans = queues.LOOP in host.queues
+        self._plans = queues.LOOP in host.queues
         # Where no iteration is planned, nothing waits for a sweep that others could do.
-        often = plans or host.role == "beat"
+        often = self._plans or host.role == "beat"
         beats = timing.heartbeat_interval
         self._visits = visits = min(timing.sweep, beats) if often else beats
         self._tasks = [
             _Task("heartbeat", self._visit, self._every(visits)),
             _Task("sweep", self._sweep_and_seal, self._wait_to_sweep),
         ]
-        if plans:  # so that no iteration has to wait for it
-            read = partial(self._store.fleet.recent, fresh=True)
-            self._tasks.append(_Task("fleet", read, self._every(beats)))
 
     def start(self) -> None:
         """Announce this process, and start the threads."""
@@ -94,6 +90,8 @@ class Maintenance:
         self._beat_at = time.monotonic() + self._timing.heartbeat_interval - self._visits / 2
         for name in beat.again:
             log.warning("agent %s was retired or lost by Redis; registered it again", name)
+        if self._plans:  # so that no iteration has to wait for it
+            self._store.fleet.refresh(beat.live)
         return beat.acquired
 
     def _sweep_and_seal(self) -> None:

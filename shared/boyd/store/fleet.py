@@ -166,6 +166,8 @@ class Fleet:
         self._scripts = scripts.of(Keys(DEPLOYMENT))
         self._lock = threading.Lock()
         self._seen: tuple[float, list[WorkerInfo]] = (float("-inf"), [])
+        #: The digest of the live processes before they were read.
+        self._digest = ""
         #: The entries that this process registered, with the Redis server's time in ms.
         self._entries: dict[str, tuple[AgentEntry, int]] = {}
         #: The freeze marks as of the last heartbeat, by scope, and the run of their server.
@@ -189,6 +191,7 @@ class Fleet:
             "record_heartbeat",
             name=info.name,
             info=info.to_json(),
+            alive=milliseconds(ALIVE),
             known=registered,
             remembered=flat(self._freezes),
         )
@@ -306,11 +309,30 @@ class Fleet:
         if not fresh and time.monotonic() - read_at <= _CACHE:
             return workers
         try:
-            infos = self._infos(self._lively(), {worker.name: worker for worker in workers})
+            return self._reread()
         except StoreUnavailable:
             if not workers:
                 raise
             return workers
+
+    def refresh(self, live: str) -> None:
+        """Keep the cache of `recent` fresh: read again if *live*, their digest, has changed.
+
+        Raises:
+            StoreUnavailable: Redis did not answer.
+            StoreError: Redis answered with an error.
+        """
+        if live and live == self._digest:
+            with self._lock:
+                self._seen = (time.monotonic(), self._seen[1])
+            return
+        self._digest = ""
+        self._reread()
+        self._digest = live
+
+    def _reread(self) -> list[WorkerInfo]:
+        before = {worker.name: worker for worker in self._seen[1]}
+        infos = self._infos(self._lively(), before)
         with self._lock:
             self._seen = (time.monotonic(), infos)
         return infos

@@ -14,6 +14,8 @@ REGISTERED = "boyd:{*}:agents:registered"
 FREEZES = "boyd:{*}:frozen"
 WORKERS = "boyd:{*}:workers"
 WORKER_INFO = "boyd:{*}:workers:info"
+#: The time when a process last joined; it grows with each.
+WORKER_JOINED = "boyd:{*}:workers:joined"
 API_KEYS = "boyd:{*}:keys"
 #: Sorted set: the open sessions of the console, by their latest end.
 SESSIONS = "boyd:{*}:sessions"
@@ -31,6 +33,7 @@ SHARED_TYPES = {
     FREEZES: "hash",
     WORKERS: "zset",
     WORKER_INFO: "hash",
+    WORKER_JOINED: "string",
     API_KEYS: "hash",
     SESSIONS: "zset",
     PEOPLE: "hash",
@@ -74,6 +77,7 @@ class Keys:
     registered = REGISTERED
     workers = WORKERS
     worker_info = WORKER_INFO
+    worker_joined = WORKER_JOINED
     api_keys = API_KEYS
     sessions = SESSIONS
     people = PEOPLE

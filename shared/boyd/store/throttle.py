@@ -12,9 +12,9 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from boyd.store.fleet import Fleet, WorkerInfo
+from boyd.store.fleet import ALIVE, Fleet, WorkerInfo
 from boyd.store.keys import throttle_key
-from boyd.store.server.scripts import KeyedScripts
+from boyd.store.server.scripts import KeyedScripts, milliseconds
 
 #: The part of the interval for which the throttle is closed. Processes wait at least 0.8 intervals,
 #: so a single process always acquires it; after a process dies, another one does within 0.75 + 1.2
@@ -31,10 +31,12 @@ class Beat:
     Attributes:
         again: the agents that the process registered again.
         acquired: whether it acquired the throttle that it asked for.
+        live: a digest of the live processes; empty when the process announced itself.
     """
 
     again: list[str]
     acquired: bool
+    live: str
 
 
 class Throttle:
@@ -56,18 +58,19 @@ class Throttle:
             StoreError: Redis answered with an error.
         """
         late = time.monotonic() > self._announced_at + ANNOUNCE
-        renewed, acquired = self._scripts.run(
+        renewed, acquired, live = self._scripts.run(
             "renew_heartbeat",
             throttle=self._key,
             name=info.name,
             fleet="" if late or info != self._announced else self._fleet.compared,
+            alive=milliseconds(ALIVE),
             interval="" if every is None else _interval(every),
         )
         again = []
         if not renewed:
             again = self._fleet.beat(info)
             self._announced, self._announced_at = info, time.monotonic()
-        return Beat(again, bool(acquired))
+        return Beat(again, bool(acquired), live)
 
     def acquire(self, every: float) -> bool:
         """Acquire the throttle, which opens for one process about every *every* seconds.

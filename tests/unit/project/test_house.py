@@ -42,6 +42,7 @@ KERNEL = {
     "notifications of outcomes, escalations and acknowledgements": 40,
     "steps of procedures over many targets: the last data of observers, plans with a list": 55,
     "rights per action, votes of revoked keys, and no approval while frozen": 70,
+    "heartbeats that say when to read who is alive": 27,
     "Celery's own tools: the app they load, what workers answer, events within bounds": 103,
     "what plugins raise, in checks of params and while loading; logins of their requests": 68,
 }

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from typing import Any
 
 import fakeredis
 import pytest
 
+from boyd.errors import StoreUnavailable
 from boyd.models import Actor, utc_now
 from boyd.store import AgentEntry, Fleet, Store, WorkerInfo
 from boyd.store.fleet import ALIVE
@@ -25,8 +27,8 @@ class Counting:
 
         def counted(key: str, names: Sequence[str]) -> list[str | None]:
             self.read += names
-            found: list[str | None] = hmget(key, names)
-            return found
+            texts: list[str | None] = hmget(key, names)
+            return texts
 
         monkeypatch.setattr(self.client, "hmget", counted)
 
@@ -40,21 +42,27 @@ def deployment(monkeypatch: pytest.MonkeyPatch) -> Counting:
     return Counting(monkeypatch)
 
 
+STARTED = utc_now()
+
+
+def process(name: str, problem: str | None = None) -> WorkerInfo:
+    """The announcement of a worker."""
+    return WorkerInfo(
+        name=name,
+        role="worker",
+        host="here",
+        pid=1,
+        queues=["observe"],
+        agents=["a"],
+        version="test",
+        started_at=STARTED,
+        problem=problem,
+    )
+
+
 def announce(fleet: Fleet, name: str, problem: str | None = None) -> list[str]:
     """A process says that it lives; the agents that it had to register again."""
-    return fleet.beat(
-        WorkerInfo(
-            name=name,
-            role="worker",
-            host="here",
-            pid=1,
-            queues=["observe"],
-            agents=["a"],
-            version="test",
-            started_at=utc_now(),
-            problem=problem,
-        )
-    )
+    return fleet.beat(process(name, problem))
 
 
 def test_the_announcement_of_a_process_is_read_once(deployment: Counting) -> None:
@@ -98,6 +106,92 @@ def test_a_killed_process_does_not_outlive_the_others_after_the_clock_has_steppe
     deployment.client.zincrby(WORKERS, -(ALIVE + 1) * 1000, "killed")
     announce(deployment.fleet, "alive")
     assert deployment.names() == {"alive"}
+
+
+class Reader:
+    """A worker that keeps its list of live processes fresh with each heartbeat."""
+
+    def __init__(self, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.store = Store(client, "reader")
+        self._throttle = self.store.throttle(["a"])
+        self.reads = 0
+        zrange = client.zrange
+
+        def count(*arguments: Any, **options: Any) -> Any:
+            self.reads += 1
+            return zrange(*arguments, **options)
+
+        monkeypatch.setattr(client, "zrange", count)
+        self.names()
+
+    def names(self) -> set[str]:
+        """The names of the live processes, as it has them after a heartbeat."""
+        fleet = self.store.fleet
+        fleet.refresh(self._throttle.beat(process("reader")).live)
+        return {worker.name for worker in fleet.recent()}
+
+
+def test_heartbeats_read_the_others_only_after_one_has_joined_left_or_died(
+    deployment: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = Reader(deployment.client, monkeypatch)
+    reader.names()
+    others = {name: Store(deployment.client, name).throttle(["a"]) for name in ("one", "two")}
+    for name, throttle in others.items():
+        throttle.beat(process(name))
+    assert reader.names() == {"reader", "one", "two"}
+    before = reader.reads
+    for _ in range(20):
+        for name, throttle in others.items():
+            throttle.beat(process(name))
+        assert reader.names() == {"reader", "one", "two"}
+    assert reader.reads == before
+
+    # One leaves and another joins between two heartbeats: there are as many as before.
+    deployment.fleet.leave("two")
+    announce(deployment.fleet, "three")
+    assert reader.names() == {"reader", "one", "three"}
+    deployment.client.zincrby(WORKERS, -(ALIVE + 1) * 1000, "one")
+    assert reader.names() == {"reader", "three"}
+    assert reader.reads == before + 2
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_worker_knows_after_each_heartbeat_who_is_alive(
+    seed: int, deployment: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = random.Random(seed)
+    reader = Reader(deployment.client, monkeypatch)
+    others = {name: Store(deployment.client, name).throttle(["a"]) for name in "abcde"}
+    for _ in range(60):
+        for name in draw.sample("abcde", draw.randint(0, 3)):
+            match draw.choice(["beat", "leave", "fall silent"]):
+                case "beat":
+                    others[name].beat(process(name))
+                case "leave":
+                    deployment.fleet.leave(name)
+                case "fall silent" if deployment.client.zscore(WORKERS, name):
+                    deployment.client.zincrby(WORKERS, -(ALIVE + 1) * 1000, name)
+        assert reader.names() == deployment.names()
+
+
+def test_a_worker_that_could_not_read_the_others_reads_them_with_its_next_heartbeat(
+    deployment: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = Reader(deployment.client, monkeypatch)
+    reader.names()
+    announce(deployment.fleet, "one")
+    with monkeypatch.context() as patched:
+        patched.setattr(reader.store.fleet, "_infos", fail)
+        with pytest.raises(StoreUnavailable):
+            reader.names()
+
+    assert reader.names() == {"reader", "one"}
+
+
+def fail(*_: object) -> None:
+    """Redis does not answer."""
+    raise StoreUnavailable("gone")
 
 
 def test_workers_are_listed_with_their_current_problem(deployment: Counting) -> None:

@@ -1,18 +1,20 @@
 -- Record a heartbeat, find out which of the process's agents have to be registered again, and keep freezes: what this
 -- process remembers of them is written back where Redis has lost it.
 -- info       what the process is, as JSON
+-- alive      ms of silence after which a process counts as dead
 -- known      id of each of its agents, and when this process registered it, ...
 -- remembered  scope, mark, ... of the freezes that this process remembers
 -- Returns {the ids of agents to register again}, {scope, mark, ... of all freezes}, the run of the server, and what names
 -- all that was compared
-local workers, worker_info, agents, registered, freezes, audit_open = unpack(KEYS)
-local name, info, known = unpack(ARGV, 1, 3)
+local workers, worker_info, worker_joined, agents, registered, freezes, audit_open = unpack(KEYS)
+local name, info, alive, known = unpack(ARGV, 1, 4)
 -- @include audit expect fleet_state frozen note_beat rest server time
-local remembered = rest(4)
+local remembered = rest(5)
 known = cjson.decode(known)
 local now = now_ms()
-expect(workers, 'zset', worker_info, 'hash', agents, 'hash', registered, 'hash', freezes, 'hash', audit_open, 'stream')
-note_beat(name)
+expect(workers, 'zset', worker_info, 'hash', worker_joined, 'string', agents, 'hash', registered, 'hash')
+expect(freezes, 'hash', audit_open, 'stream')
+note_beat(name, alive)
 redis.call('HSET', worker_info, name, info)
 local lost = {}
 for i = 1, #known, 2 do
