@@ -521,6 +521,18 @@ PROTECTIONS = (
         "unit/runtime/test_iterations.py",
         ("test_a_clock_that_stepped_back_does_not_stop_the_ticks",),
     ),
+    Protection(
+        "P7",
+        "beats that disagree on the offset keep whole slots between iterations",
+        f"{LUA}/trigger_iteration.lua",
+        "claimed + taken and",
+        "claimed and",
+        "unit/runtime/test_ticks.py",
+        (
+            "test_beats_that_disagree_on_the_offset_keep_whole_slots_between_iterations",
+            "test_an_upgrade_to_offsets_runs_no_slot_twice_and_skips_at_most_one",
+        ),
+    ),
     # P8: Redis may be away.
     Protection(
         "P8",

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from boyd.models import to_ms
+from boyd.models.loop import Ticks
 from faults.clocks import Clock, clocks_in, missing, tidy
 from faults.invariants import Invariants
 from faults.load import Load
@@ -143,10 +145,11 @@ def _wait_for_answers(load: Load, number: int) -> None:
 
 
 def _twice_begun(world: World) -> list[tuple[str, int]]:
-    """Slots of half a second, on the clock of Redis, in which beats began two iterations."""
+    """Slots, on the clock of Redis, in which beats began two iterations."""
     begun: Counter[tuple[str, int]] = Counter()
     for agent in AGENTS:
+        ticks = Ticks.of(agent, 0.5)
         for one in world.deployment.agent(agent).history.results(10**6):
             if one.trigger == "beat":
-                begun[agent, int(one.started_at.timestamp() * 1000) // 500] += 1
+                begun[agent, ticks.slot(to_ms(one.started_at))] += 1
     return [slot for slot, times in begun.items() if times > 1]

@@ -7,8 +7,8 @@ import signal
 
 import pytest
 
-from boyd.models import LoopResult
-from boyd.store import Slot
+from agents.traced import ticking
+from boyd.models import LoopResult, to_ms
 from harness import Deployment, wait_until
 from measuring import Measure
 
@@ -28,9 +28,7 @@ def results(deployment: Deployment, count: int) -> list[LoopResult]:
 
 def slots(found: list[LoopResult]) -> list[int]:
     """The slot of each iteration that beat started, by the Redis server's clock."""
-    return [
-        Slot.at(r.started_at.timestamp(), INTERVAL).begins // int(INTERVAL * 1000) for r in found
-    ]
+    return [ticking.settings.ticks.slot(to_ms(result.started_at)) for result in found]
 
 
 def test_beat_ticks_below_one_second(deployment: Deployment) -> None:

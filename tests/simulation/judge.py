@@ -11,7 +11,7 @@ from math import inf
 from typing import Any
 
 from boyd.models import ActionResult
-from simulation.scenarios import INTERVAL
+from simulation.scenarios import TICKS
 from simulation.world import BEGIN, OF_MESSAGES, OF_PROCESSES, Answer, Effect, World
 
 #: Seconds within which an action whose only worker has crashed is reported.
@@ -212,13 +212,13 @@ class Judge:
 
     def _slots(self) -> Iterator[str]:
         slots = Counter(
-            int((answer.value[1] + AHEAD) // INTERVAL)
+            TICKS.slot((answer.value[1] + AHEAD) * 1000)
             for _, answer in self._answers["iteration"]
             if answer.value[0] == "beat"
         )
         for slot, times in slots.items():
             if times > 1:
-                yield f"beats started {times} iterations at {slot * INTERVAL - BEGIN:g} s"
+                yield f"beats started {times} iterations at {TICKS.begin(slot) / 1000 - BEGIN:g} s"
 
     def _late_reports(self) -> Iterator[str]:
         """An action whose worker crashes in it is reported, although nobody else can execute it."""

@@ -33,6 +33,7 @@ from boyd.models import (
     RunRequest,
 )
 from boyd.models.actor import GroupRights
+from boyd.models.loop import Ticks
 from boyd.runtime import Launcher, Resolver
 from boyd.runtime.engine import retention_of
 from boyd.store import AgentStore, Store, Verdict
@@ -47,6 +48,7 @@ DURATIONS = (0.0, 0.05, 0.3, 4.0)
 EFFECTS: tuple[EffectName, ...] = ("effective", "worse")
 #: Seconds of a slot in which beats start one iteration.
 INTERVAL = 4.0
+TICKS = Ticks.of("sim", INTERVAL)
 
 
 class Outside:

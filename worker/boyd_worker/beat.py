@@ -17,6 +17,7 @@ from celery.beat import ScheduleEntry, Scheduler, Service
 from celery.schedules import BaseSchedule
 
 from boyd.errors import StoreError
+from boyd.models.loop import Ticks
 from boyd.runtime import Launcher
 from boyd.settings.schedules import Schedule
 from boyd.store import ServerClock, Slot
@@ -32,20 +33,20 @@ LOOK = 15.0
 class SlotSchedule(BaseSchedule):  # type: ignore[misc]
     """Due once per slot, at its start."""
 
-    def __init__(self, interval: float, clock: ServerClock, at_once: bool, app: Any) -> None:
+    def __init__(self, ticks: Ticks, clock: ServerClock, at_once: bool, app: Any) -> None:
         super().__init__(app=app)
-        self._interval = interval
+        self._ticks = ticks
         self._clock = clock
         self.last = None if at_once else self.slot()
 
     def slot(self) -> Slot:
         """The current slot."""
-        return Slot.at(self._clock.seconds(), self._interval)
+        return Slot.at(self._clock.seconds(), self._ticks)
 
     def is_due(self, last_run_at: Any) -> tuple[bool, float]:
         """Return whether the current slot is untried, and the seconds until the next one."""
         now = self._clock.seconds()
-        slot = Slot.at(now, self._interval)
+        slot = Slot.at(now, self._ticks)
         due = slot != self.last  # also an earlier one: the clock of Redis may have been set back
         return due, max(0.0, (slot.begins + slot.length) / 1000 - now)
 
@@ -137,8 +138,7 @@ def _schedule(host: AgentHost) -> dict[str, ScheduleEntry]:
         clock, launcher = store.clock, Launcher(store, host.dispatcher, settings.mode)
         by: dict[str, BaseSchedule] = {}
         if settings.mode == "continuous":
-            interval = settings.loop_interval
-            by[agent.id] = SlotSchedule(interval, clock, settings.run_at_start, host.app)
+            by[agent.id] = SlotSchedule(settings.ticks, clock, settings.run_at_start, host.app)
         if agent.schedule:
             by[f"{agent.id} (schedule)"] = ClockSchedule(agent.schedule, clock, host.app)
         for name, slots in by.items():

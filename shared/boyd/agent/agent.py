@@ -27,6 +27,7 @@ from boyd.models import (
     VerificationPlan,
     VerificationSettings,
 )
+from boyd.models.loop import Ticks
 from boyd.plugin import Action, AgentInfo, Plugin, PluginHost, Procedure, ProcedurePlugin
 from boyd.plugin.discovery import find_plugin, import_object, naming_plugin, version_of
 from boyd.settings.intake_settings import DeclaredIntake, check_intakes, complete
@@ -79,17 +80,19 @@ class PluginReference(AgentGroup):
 class AgentSettings(PermissionSettings):
     """The settings of an agent without its plugins.
 
-    `loop_interval` is in seconds. With `run_at_start` a continuous agent starts its first iteration
-    at once instead of after one interval. `schedule` has cron expressions, in `timezone`, by which
-    iterations start in any mode. `llm` is the model that investigates; `delegation` says what other
-    agents may do with this one; `intakes` say how messages of other systems are read, and how their
-    senders authenticate.
+    `loop_interval` is in seconds. A continuous agent ticks `loop_offset` seconds after its whole
+    multiples, by default after a time that depends on the id; with `run_at_start` it starts its
+    first iteration at once instead of after one interval. `schedule` has cron expressions, in
+    `timezone`, by which iterations start in any mode. `llm` is the model that investigates;
+    `delegation` says what other agents may do with this one; `intakes` say how messages of other
+    systems are read, and how their senders authenticate.
     """
 
     id: str
     name: str = ""
     mode: Mode = "manual"
     loop_interval: float = Field(default=60.0, ge=0.05)
+    loop_offset: float | None = Field(default=None, ge=0)
     run_at_start: bool = True
     schedule: list[CronExpression] = Field(default_factory=list)
     timezone: TimeZone = "UTC"
@@ -100,6 +103,11 @@ class AgentSettings(PermissionSettings):
     llm: ModelSettings | None = None
     delegation: Delegation = Delegation()
     intakes: list[DeclaredIntake] = Field(default_factory=list)
+
+    @property
+    def ticks(self) -> Ticks:
+        """The times of its ticks."""
+        return Ticks.of(self.id, self.loop_interval, self.loop_offset)
 
     @field_validator("intakes", mode="before")
     @classmethod

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
@@ -20,13 +22,49 @@ Mode = Literal["manual", "continuous", "event-driven"]
 Phase = Literal["idle", "start", "observe", "orient", "decide", "act", "complete"]
 
 
+@dataclass(frozen=True)
+class Ticks:
+    """The times of an agent's ticks, in ms: the slot *n* begins at *offset* + *n* * *length*."""
+
+    length: int
+    offset: int
+
+    @classmethod
+    def of(cls, agent_id: str, interval: float, offset: float | None = None) -> Ticks:
+        """Ticks every *interval* seconds, *offset* seconds after its whole multiples.
+
+        By default the offset depends on the id, so that agents do not all tick at once.
+        """
+        length = round(interval * 1000)
+        if offset is None:
+            digest = hashlib.sha256(agent_id.encode()).digest()
+            return cls(length, int.from_bytes(digest[:8]) % length)
+        return cls(length, round(offset * 1000))
+
+    def slot(self, at: float) -> int:
+        """The number of the slot that contains a time."""
+        return int((at - self.offset) // self.length)
+
+    def begin(self, slot: int) -> int:
+        """The time when a slot begins."""
+        return self.offset + slot * self.length
+
+    def following(self, at: float) -> int:
+        """The time of the first tick after that one."""
+        return self.begin(self.slot(at) + 1)
+
+
 class DeclaredAgent(Model):
-    """An agent by its file: its name, and when its iterations start."""
+    """An agent by its file: its name, and when its iterations start.
+
+    It ticks `loop_offset` seconds after whole multiples of `loop_interval`.
+    """
 
     id: str
     name: str
     mode: Mode
     loop_interval: float
+    loop_offset: float = 0.0
     schedule: list[str] = Field(default_factory=list)
     timezone: str = "UTC"
 

@@ -117,8 +117,9 @@ class AgentCondition(Model):
 
 
 class AgentState(DeclaredAgent):
-    """An agent and its state; `workers` counts the live ones, `loopInterval` is in seconds.
+    """An agent and its state; `workers` counts the live ones.
 
+    It ticks `loopOffset` seconds after whole multiples of `loopInterval`, also in seconds.
     `schedule` has cron expressions in `timezone`. `nextStart` is the time of the next iteration
     that starts by the clock. `obstacle` is the reason why it does not look: it lacks a worker, or a
     beat. `anomalies` has the worst of those that are open; `openAnomalies` counts all.

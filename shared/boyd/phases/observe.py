@@ -25,6 +25,7 @@ from boyd.models import (
     Severity,
     explain,
 )
+from boyd.models.loop import Ticks
 from boyd.phases import time_limit
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.plugin import Observer
@@ -107,7 +108,7 @@ def due(
         observers = [o for o in observers if not _backs_off(ctx, o, health.get(o.id), now)]
     if mode != "continuous":
         return observers
-    rhythm = _Rhythm(ctx.agent.settings.loop_interval, now.timestamp(), tick)
+    rhythm = _Rhythm(ctx.agent.settings.ticks, now.timestamp(), tick)
     ctx.not_due = [
         NotDue(id=o.id, due_at=datetime.fromtimestamp(at, UTC))
         for o in observers
@@ -135,7 +136,7 @@ class _Rhythm:
     equal to `loop_interval` mean every tick.
     """
 
-    length: float
+    ticks: Ticks
     now: float
     tick: bool
 
@@ -144,16 +145,17 @@ class _Rhythm:
         if last is None or not observer.interval:
             return None
         # A trigger may precede its tick slightly.
-        wait = observer.interval - (0 if self.tick else self.length / 10)
-        ticks = max(1, math.ceil(round(observer.interval / self.length, 6)))
+        length = self.ticks.length / 1000
+        wait = observer.interval - (0 if self.tick else length / 10)
+        ticks = max(1, math.ceil(round(observer.interval / length, 6)))
         passed = self._slot(self.now) - self._slot(last)
         if self.now - last >= wait or (self.tick and max(1, passed) >= ticks):
             return None
         following = max(self._slot(self.now) + 1, self._slot(last) + ticks)
-        return min(last + wait, following * self.length)
+        return min(last + wait, self.ticks.begin(following) / 1000)
 
     def _slot(self, at: float) -> int:
-        return math.floor(at / self.length)
+        return self.ticks.slot(at * 1000)
 
 
 def plan(

@@ -213,6 +213,7 @@ class Engine:
             name=self.agent.info.name,
             mode=settings.mode,
             loop_interval=settings.loop_interval,
+            loop_offset=settings.ticks.offset / 1000,
             schedule=settings.schedule,
             timezone=settings.timezone,
             plugins=list(self.agent.host.plugins),

@@ -24,7 +24,7 @@ from boyd.models import (
     responses,
     to_ms,
 )
-from boyd.models.loop import DeclaredAgent
+from boyd.models.loop import DeclaredAgent, Ticks
 from boyd.settings.intake_settings import DeclaredIntake
 from boyd.settings.schedules import Schedule
 from boyd.store.freezes import Stop, scopes_concerning
@@ -135,8 +135,8 @@ class AgentEntry(DeclaredAgent):
         """The time when beat starts the next iteration, if it starts any."""
         starts = []
         if self.mode == "continuous":
-            length = milliseconds(self.loop_interval)
-            starts.append(from_ms((to_ms(now) // length + 1) * length))
+            ticks = Ticks.of(self.id, self.loop_interval, self.loop_offset)
+            starts.append(from_ms(ticks.following(to_ms(now))))
         if self.schedule:
             starts.append(Schedule(tuple(self.schedule), self.timezone).following(now))
         return min(starts, default=None)

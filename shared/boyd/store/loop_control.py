@@ -10,6 +10,7 @@ from datetime import datetime
 from boyd.errors import AgentPaused
 from boyd.models import Actor, LoopStatus, Observation, from_ms, to_ms
 from boyd.models.actor import actor_fields
+from boyd.models.loop import Ticks
 from boyd.settings.schedules import Schedule
 from boyd.store.freezes import first_reason, reason_in, revocation_of, scopes_of
 from boyd.store.keys import FREEZES, Keys
@@ -37,10 +38,9 @@ class Slot:
     scheduled: bool = False
 
     @classmethod
-    def at(cls, now: float, interval: float) -> Slot:
-        """The slot that contains *now*; both arguments in seconds."""
-        length = milliseconds(interval)
-        return cls(milliseconds(now) // length * length, length)
+    def at(cls, now: float, ticks: Ticks) -> Slot:
+        """The slot that contains *now*, in seconds."""
+        return cls(ticks.begin(ticks.slot(milliseconds(now))), ticks.length)
 
     @classmethod
     def of(cls, schedule: Schedule, now: datetime) -> Slot:

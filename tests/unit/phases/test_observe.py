@@ -82,9 +82,11 @@ def test_an_interval_forgives_the_jitter_of_ticks(since: float, due: bool) -> No
 class Ticks:
     """The ticks of an agent that looks at *intervals*, by what the Redis server's clock says."""
 
-    def __init__(self, loop_interval: float, **intervals: float) -> None:
+    def __init__(self, loop_interval: float, offset: float = 0, **intervals: float) -> None:
         observers = [sees(name, interval=value) for name, value in intervals.items()]
-        self.made = agent(*observers, mode="continuous", loop_interval=loop_interval)
+        self.made = agent(
+            *observers, mode="continuous", loop_interval=loop_interval, loop_offset=offset
+        )
         self.lab = Lab(self.made)
         self.last: dict[str, float] = {}
         self.not_due: dict[str, float] = {}
@@ -119,11 +121,15 @@ def test_a_tick_that_was_slow_to_begin_does_not_cost_the_next_one() -> None:
     assert ticks.at(50.0) == ["every"]
 
 
-def test_a_longer_interval_keeps_to_its_own_number_of_ticks() -> None:
-    ticks = Ticks(10, minute=60)
-    seen_at = [at for at in range(20, 200, 10) if ticks.at(at + 0.02, late=0.3)]
+@pytest.mark.parametrize("offset", [0, 3.5, 9.9])
+def test_a_longer_interval_keeps_to_its_own_number_of_ticks(offset: float) -> None:
+    """Runs come late, one in the next multiple of the interval but still in its slot."""
+    ticks = Ticks(10, offset, minute=60)
+    seen_at = [at for at in range(20, 200, 10) if ticks.at(at + offset + 0.02, late=0.3)]
 
     assert seen_at == [20, 80, 140]
+    assert ticks.at(190 + offset + 0.02) == []
+    assert ticks.not_due == {"p:minute": 9.98}
 
 
 def test_an_interval_between_two_ticks_has_passed_at_the_later_one() -> None:

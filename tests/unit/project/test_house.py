@@ -43,6 +43,7 @@ KERNEL = {
     "steps of procedures over many targets: the last data of observers, plans with a list": 55,
     "rights per action, votes of revoked keys, and no approval while frozen": 70,
     "heartbeats that say when to read who is alive": 27,
+    "ticks of each agent at times of its own": 3,
     "Celery's own tools: the app they load, what workers answer, events within bounds": 103,
     "what plugins raise, in checks of params and while loading; logins of their requests": 68,
 }
@@ -55,6 +56,7 @@ LIBRARY = {
     "settings of installed packages": 30,
     "the history of a target: events, grouping, reading from Redis and archive, a report": 830,
     "rights per action, votes of revoked keys, and no approval while frozen": 300,
+    "ticks of each agent at times of its own, and heartbeats with a digest": 90,
 }
 #: The most modules in all packages; a feature that needs more adds a line that names it.
 MODULES = {

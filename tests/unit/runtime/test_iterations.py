@@ -192,15 +192,6 @@ def test_a_clock_that_stepped_back_does_not_stop_the_ticks() -> None:
     assert lab.launcher.tick(slot(lab)).new
 
 
-@pytest.mark.parametrize("interval", [0.2, 2.9999, 5.0, 60.0])
-def test_slots_follow_each_other_without_a_gap(interval: float) -> None:
-    first = Slot.at(1_795_000_000.123, interval)
-    after = Slot.at((first.begins + first.length) / 1000 + 0.0001, interval)
-
-    assert first.begins <= 1_795_000_000_123 < first.begins + first.length
-    assert after.begins == first.begins + first.length
-
-
 def test_a_paused_agent_ignores_ticks_and_refuses_triggers() -> None:
     lab = Lab(agent(mode="continuous"))
     lab.store.loop_control.pause("maintenance (by ann)")

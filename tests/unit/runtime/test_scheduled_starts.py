@@ -176,7 +176,8 @@ def test_an_agent_announces_its_schedule_and_its_next_start() -> None:
 
 
 def test_the_next_start_of_a_continuous_agent_is_the_earlier_one() -> None:
-    entry = Lab(agent(mode="continuous", loop_interval=60, schedule="0 8 * * *")).engine.entry()
+    made = agent(mode="continuous", loop_interval=60, loop_offset=0, schedule="0 8 * * *")
+    entry = Lab(made).engine.entry()
     early = datetime(2026, 1, 5, 7, 59, 30, tzinfo=UTC)
 
     assert entry.next_start(early) == datetime(2026, 1, 5, 8, 0, tzinfo=UTC)

@@ -8,6 +8,7 @@ import pytest
 import redis
 
 from boyd.models import utc_now
+from boyd.models.loop import Ticks
 from boyd.store import ServerClock, Slot, timing
 from boyd.testing import Lab
 from boyd_worker.beat import SlotSchedule
@@ -62,7 +63,7 @@ def test_before_it_has_answered_our_own_clock_has_to_do() -> None:
 def test_a_tick_is_due_after_the_clock_was_set(step: float) -> None:
     server = Server(10_000)
     app: Any = None
-    schedule = SlotSchedule(1.0, ServerClock(server), False, app)
+    schedule = SlotSchedule(Ticks(1000, 0), ServerClock(server), False, app)
     due_before, _ = schedule.is_due(None)
     server.now += step
     due, wait = schedule.is_due(None)
@@ -74,7 +75,7 @@ def test_a_tick_is_due_after_the_clock_was_set(step: float) -> None:
 def test_a_slot_that_lies_far_ahead_starts_nothing() -> None:
     lab = Lab(agent())
     now = utc_now().timestamp()
-    ahead = lab.launcher.tick(Slot.at(now + 3600, 1.0))
+    ahead = lab.launcher.tick(Slot.at(now + 3600, Ticks(1000, 0)))
     current = lab.launcher.tick(slot_around(now))
 
     assert (ahead.outcome, current.outcome) == ("late", "started")

@@ -38,8 +38,11 @@ if paused then
 end
 if slot ~= '' then
   local now = now_ms()
+  local claimed = tonumber(last)
+  -- While a new interval or offset is rolled out, beats disagree on slots: one that begins within the last is not its own.
+  local taken = slot_field == 'slot' and slot_length or 0
   -- A slot that lies ahead was claimed before the clock stepped back: it must not stop the ticks.
-  local passed = tonumber(last) and tonumber(slot) < tonumber(last) and tonumber(last) <= now + 10000
+  local passed = claimed and tonumber(slot) < claimed + taken and claimed <= now + 10000
   if last == slot or passed then
     return {'duplicate', last}
   end
