@@ -106,14 +106,15 @@ WELL = re.compile(
 OPEN = re.compile(
     r"\b(?:will|won't|shall|going to|about to|plan|plans|planned|planning|schedul\w+|tomorrow|"
     r"upcoming|next (?:week|month|year|day|night|time)|to-?do|intend\w*|propos\w+|whether|"
-    r"dry[- ]run|simulat\w+|hypothetical\w*|wird|werden|sera|será|будет)\b|\w'll\b"
+    r"dry[- ]run|simulat\w+|hypothetical\w*|wird|werden|sera|será|будет)\b|\w'll\b|"
+    r"\[ \]|[\u2717\u2718\u274c]"
 )
 _HEDGE_LINES = r"""
     would|wouldn't|should|shouldn't|could|couldn't|can|may(?! \d)|might|must|needs? to|
     has to|have to|to be|expect\w*|wanted|desired|wait\w*|until(?! (?:\w+ )?\d)|unless|soon|
     not yet|perhaps|almost|partly|partially|half|some|most|few|only|or|either|in progress|being|
     starting|used to|related-to|how to|named|test|tests|instead|rather|skip\w*|rolled back|reverted|
-    (?:all|every\w*)(?: \w+)? but
+    close to|(?:all|every\w*)(?: \w+)? but
 """
 _HEDGES = "|".join(line.strip(" |") for line in _HEDGE_LINES.strip().splitlines())
 #: What makes a claim doubtful, partial, past or second-hand, though we know its words.
@@ -146,7 +147,7 @@ UNDONE = re.compile(
     r"bereits|fehlgeschlagen|übersprungen|déjà|échec|échoué|rien)\b"
 )
 #: Percentages, except all of it.
-PARTIAL = re.compile(r"\b(?!100\b)\d{1,9}(?:\.\d{1,9}){0,2} percent\b")
+PARTIAL = re.compile(r"\b(?!100\b)\d{1,9}(?:\.\d{1,9}){0,2} {1,2}percent\b")
 
 _VERBS = """
     is are was were be been has have had does did do isn't aren't wasn't weren't hasn't haven't

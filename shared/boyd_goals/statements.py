@@ -35,9 +35,11 @@ _QUOTED = re.compile(r"\"[^\"\s]*\s[^\"]*\"|(?<!\w)'[^'\s]*\s[^']*'(?!\w)")
 _NAMED = re.compile(r"\"[^\"\s]+\"")
 _SENTENCES = re.compile(r"(?<=[.!?;\u061f])\s+|(?<=[\u3002\uff01\uff1f])|\u0964")
 _CONTRASTS = re.compile(r"\b(?:but|however|although|though|whereas|which|who)\b", re.IGNORECASE)
-_DENIAL = re.compile(r"\W*not\W+\w", re.IGNORECASE)
+_DENIAL = re.compile(r"\W*not (?:an?|the|in|on|at)\b", re.IGNORECASE)
 _PAUSES = re.compile(r"([,()\[\]]|\band\b)", re.IGNORECASE)
 _PART_OF = re.compile(r"\b(\d+)\s*(?:of|out of|/)\s*(?:the )?(\d+)\b")
+#: A number of what was named before, as in "3 replicas, 2 are ready".
+_COUNT_THAT_IS = re.compile(r"(?<![\w.-])(\d+(?:\.\d+)?) (?:is|are|was|were|has|have)\b")
 _PRONOUN = re.compile(r"\b(?:it|they|this|that|which)\b")
 #: Characters of a line that may go on in the next one.
 _WRAPPED = 60
@@ -430,6 +432,9 @@ def _compares(criterion: Criterion, low: str) -> bool:
     """True if the numbers of a statement are compared as those of the criterion are."""
     if not criterion.numbers:
         return True
+    numbers = {number for number, _ in criterion.numbers}
+    if any(count not in numbers for count in _COUNT_THAT_IS.findall(low)):
+        return False
     own = {match[0] for match in words_of.COMPARISONS.finditer(criterion.text)}
     others = {match[0] for match in words_of.COMPARISONS.finditer(low)}
     return others == own or (not others and own <= words_of.INCLUSIVE)
