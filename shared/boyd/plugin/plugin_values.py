@@ -93,7 +93,7 @@ def validate(action: HasParams, params: Mapping[str, Any]) -> Any:
         raise ValueError(f"Invalid params: {explain(error)}") from None
     except Exception as error:  # noqa: BLE001 - of the checks that the plugin has written
         cause = error.cause if isinstance(error, Exited) else error
-        reason = f"{type(cause).__name__}: {message_of(cause)}"
+        reason = f"{type(cause).__name__}: {message_of(cause)}".rstrip(": ")
         raise ValueError(f"Params could not be checked: {reason}") from cause
 
 
