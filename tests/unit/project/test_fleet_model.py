@@ -11,7 +11,7 @@ from benchmarks.thousand import DOCS
 
 COSTS = Costs.read()
 #: Agents that tick every ten seconds.
-SMALL = Shape(400, masters=3, brokers=1, intervals=((10, 1.0),))
+SMALL = Shape(400, masters=3, brokers=1, intervals=((10, 1.0),), spread=False)
 
 
 def test_the_costs_are_those_of_the_page() -> None:
@@ -41,8 +41,16 @@ def test_every_slot_gives_an_iteration_and_every_server_does_its_share() -> None
     work = iterations * (STEPS + 1) * COSTS.state
     idle = 99 * SMALL.agents * SWEEPING / 1000
     beats = SMALL.groups * (6 * COSTS.heartbeat + 2 * COSTS.loop_heartbeat)
-    reading = SMALL.groups * 2 * SMALL.workers * READING / 1000
+    reading = SMALL.groups * 2 * SMALL.workers * READING / 1000 * 2 / 60
     assert spent == pytest.approx(work + idle + 99 / 2 * (beats + reading), rel=0.02)
+
+
+def test_agents_that_tick_at_times_of_their_own_do_not_wait_for_each_other() -> None:
+    together, spread = (
+        Fleet(replace(SMALL, spread=spread), COSTS).run(45).duration(50) for spread in (False, True)
+    )
+
+    assert spread < together / 3
 
 
 def test_a_server_that_is_too_slow_makes_agents_miss_slots_instead_of_queueing_without_end() -> (
