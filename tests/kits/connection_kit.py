@@ -84,7 +84,7 @@ class AgentClient:
         execution = f"approval:{called['approvalId']}"
 
         def is_running() -> bool:
-            executions = self.ask("GET", "/executions")["items"]
+            executions = self.ask("GET", "/executions")["executions"]
             states = {entry["id"]: entry["state"] for entry in executions}
             return states.get(execution) == "running"
 
