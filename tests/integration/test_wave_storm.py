@@ -22,7 +22,7 @@ from boyd.errors import StoreError
 from boyd.models import Actor, CallRequest, ProcedureRecord, WaveProgress
 from boyd.store import connect
 from boyd.testing import Lab
-from faults.world import RedisProcess
+from redis_kit import RedisServer
 
 pytestmark = [pytest.mark.real, pytest.mark.long]
 
@@ -105,7 +105,9 @@ class Storm:
     """Workers and a Redis that loses nothing it has confirmed, all of which are killed."""
 
     def __init__(self, folder: Path) -> None:
-        self._redis = RedisProcess(folder)
+        durable = ("--appendonly", "yes", "--appendfsync", "always")
+        self._redis = RedisServer(folder, *durable)
+        self._redis.start()
         self._workers: list[BaseProcess] = []
         self.url = self._redis.url
         self.effects = folder / "effects"
