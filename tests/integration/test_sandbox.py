@@ -60,6 +60,7 @@ def _may_run(program: str) -> bool:
 def page() -> Iterator[str]:
     """The host and port of a server on this machine."""
     with site() as served:
+        served.body = b"hello"
         yield served.url.removeprefix("http://")
 
 
