@@ -23,6 +23,16 @@ from harness import server_program, wait_until
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "deployment.md"
 START = ROOT / "tests" / "data" / "hosts" / "start-host"
+#: What a host needs, tried in namespaces that end with it.
+TRIAL = """
+mount -t tmpfs none /mnt
+cd /mnt
+mkdir upper work root groups
+mount -t overlay -o lowerdir=/,upperdir=upper,workdir=work none root
+mount -t cgroup2 none groups
+mkdir groups/boyd-$$
+rmdir groups/boyd-$$
+"""
 _BLOCK = re.compile(r"^#+ ([^\n]+)$|^```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -139,15 +149,15 @@ class Hosts:
 
 @contextmanager
 def hosts(folder: Path) -> Iterator[Hosts]:
-    """Hosts until the end of the block; without root or namespaces the test is skipped."""
+    """Hosts until the end of the block; without what they need the test is skipped."""
     program("systemctl", "systemd")
     tried = subprocess.run(
-        ["unshare", "--mount", "--pid", "--cgroup", "--net", "--fork", "true"],
+        ["unshare", "--mount", "--pid", "--cgroup", "--net", "--fork", "sh", "-ec", TRIAL],
         capture_output=True,
         check=False,
     )
     if os.getuid() or tried.returncode or shutil.which("ip") is None:
-        pytest.skip("hosts need root, the program `ip`, and permission to make namespaces")
+        pytest.skip("hosts need root, `ip`, namespaces, an overlay on / and cgroups of their own")
     made = Hosts(folder)
     try:
         yield made
