@@ -102,7 +102,7 @@ class IterationSteps:
 
     def start(self, iteration: int, epoch: int) -> bool:
         """Run the start phase: run hooks, plan the observe phase."""
-        entry = self._enter(iteration, epoch, "start")
+        entry = self._enter(iteration, epoch, "start", ("iteration", "timeline", "trigger"))
         return self._run_under_lease(entry, self._start)
 
     def observe(self, iteration: int, batch: int, attempt: int) -> None:

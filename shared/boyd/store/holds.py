@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -53,7 +53,7 @@ class Holds:
             pipe = self._lasting(action, target)
             pipe.hmget(self._keys.in_flight, f"{action}:{target}", action)
             *holds, (here, everywhere) = pipe.execute()
-        hold = _closest(*holds)
+        hold = _closest(holds)
         flies = here or _may_be_full(everywhere)
         if not flies or (hold is not None and hold.kind == "suspended"):
             return hold
@@ -62,13 +62,13 @@ class Holds:
     def lasting(self, action: str, target: str) -> Hold | None:
         """The hold after an execution, on this target or on all."""
         with translate_errors():
-            return _closest(*self._lasting(action, target).execute())
+            return _closest(self._lasting(action, target).execute())
 
     def _lasting(self, action: str, target: str) -> Any:
-        """A pipeline that reads the holds on all targets and on that one."""
+        """A pipeline that reads the hold on all targets, and the one on that target, if any."""
         pipe = self._client.pipeline(transaction=False)
-        pipe.hgetall(self._keys.hold(action, ""))
-        pipe.hgetall(self._keys.hold(action, target))
+        for place in dict.fromkeys(("", target)):
+            pipe.hgetall(self._keys.hold(action, place))
         return pipe
 
     def all(self, limit: int = 500) -> list[Hold]:
@@ -174,9 +174,9 @@ def _change(execution_id: str, hold: NewHold | None, evidence: str) -> dict[str,
     return {"for": milliseconds(hold.seconds or 0.0), "fields": fields}
 
 
-def _closest(everywhere: Mapping[str, str], here: Mapping[str, str]) -> Hold | None:
+def _closest(holds: Sequence[Mapping[str, str]]) -> Hold | None:
     """The suspension on all targets, or else the hold on this one, or else a stop on all."""
-    whole, own = read_hold(everywhere), read_hold(here)
+    whole, own = read_hold(holds[0]), read_hold(holds[-1])
     if whole is not None and whole.because == "violations":
         return whole
     return whole if own is None and whole is not None and whole.kind == "stopped" else own

@@ -20,7 +20,7 @@ if before then
   return tonumber(before)
 end
 actor = cjson.decode(actor)
-local state = redis.call('HMGET', loop, 'active', 'paused')
+local state = read_loop()
 local count = redis.call('LLEN', intake)
 local sums = {}
 expect(intake_waiting, 'hash', intake_taken, 'zset', due, 'zset')
@@ -116,7 +116,7 @@ if #actor > 0 then
   audit('intake.accepted', 'count', came, unpack(actor))
 end
 local n = 0
-if start == '1' and not whole_number(state[1]) and not state[2] and count + #order > 0 then
+if start == '1' and not whole_number(state.active) and not state.paused and count + #order > 0 then
   n = begin_iteration('intake', resend_after)
 end
 if remember_for ~= '0' then

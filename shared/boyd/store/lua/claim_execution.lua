@@ -20,7 +20,7 @@
 --         {'waits', for which execution, ms until it is tried again}, {'unknown', why}, or {'newer', format version}
 local execution, budget, freezes, origin, audit_open, executions, due, held_actions, in_flight, symptoms = unpack(KEYS)
 local worker, token, options = unpack(ARGV, 1, 3)
--- @include audit cases confirmed executes expect flight_limits format frozen hold lose_claim
+-- @include audit cases executes expect flight_limits format frozen hold lose_claim
 -- @include owns_phase put_in_order rest server symptoms time touch track
 local fields = rest(4)
 options = cjson.decode(options)
@@ -41,12 +41,19 @@ local function field_of(name)
     end
   end
 end
+local cancelled, server
 if options.origin == 'job' then
-  if not executes(origin, options.attempt, options.entered) then
+  local job = executes(origin, options.attempt, options.entered, 'cancelled', 'server')
+  if not job then
     return {'stale'}
   end
-elseif options.origin and not owns_phase(origin, options.n, options.epoch, 'act', options.entered) then
-  return {'stale'}
+  cancelled, server = unpack(job, 4, 5)
+elseif options.origin then
+  local phase = owns_phase(origin, options.n, options.epoch, 'act', options.entered, 'cancelled', 'server')
+  if not phase then
+    return {'stale'}
+  end
+  cancelled, server = unpack(phase, 9, 10)
 end
 local have = redis.call('HMGET', execution, 'state', 'leaseUntil', 'worker', 'result', 'token', 'formatVersion',
   'grant', 'attempts')
@@ -91,6 +98,7 @@ local function too_early()
 end
 -- take_back(why): undo the first claim of an execution.
 local function take_back(why)
+  expect(audit_open, 'stream', in_flight, 'hash', budget, 'zset')
   audit('action.failed', 'execution', id, 'action', action, 'host', field_of('host'), 'worker', worker,
     'before', 'running', 'after', 'failed', 'note', 'not begun: ' .. why, 'who', field_of('by'))
   for _, place in ipairs(places) do
@@ -111,12 +119,9 @@ local repeats = state == 'running' and have[5] == token
 if state == 'running' and not repeats and now < tonumber(lease_until) then
   return {'running', holder, lease_until - now}
 end
-if not options.unregistered and not is_confirmed() then
+if not options.unregistered and not is_confirmed(options.agent) then
   return {'unconfirmed'}
 end
-expect(case_key(action, target), 'hash', budget, 'zset', audit_open, 'stream', in_flight, 'hash', symptoms, 'string')
-local marks = options.origin and redis.call('HMGET', origin, 'cancelled', 'server') or {}
-local cancelled = marks[1]
 local freeze, revocation = freeze_reason(options.agent), revocation_reason(options.agent, options.ordered)
 if repeats and not (cancelled or freeze or revocation) then
   return {'claimed'}
@@ -153,8 +158,9 @@ if options.unregistered then
   return {'unregistered'}
 end
 -- After a restart the ledger may have forgotten a claim of this very iteration or item.
-if options.origin and not state and not options.idempotent and marks[2] ~= server_id() then
+if options.origin and not state and not options.idempotent and server ~= server_id() then
   local why = 'Redis restarted and may have forgotten that it was executed; it was not executed again'
+  expect(audit_open, 'stream', in_flight, 'hash')
   if field_of('verify') then
     expect_verification(id)
   end
@@ -178,22 +184,32 @@ end
 if ungranted then
   return {'ungranted'}
 end
-local used = ''
-if not state and options.limit then
-  redis.call('ZREMRANGEBYSCORE', budget, '-inf', now - options.window)
-  used = redis.call('ZCARD', budget)
+local used, counts = '', not state and options.limit
+if counts then
+  used = redis.call('ZCOUNT', budget, '(' .. now - options.window, '+inf')
   if used >= options.limit then
     return {'over', tostring(used)}
   end
+end
+for _, value in ipairs({'symptoms', symptoms_of(action, target), 'attempts', (tonumber(have[8]) or 0) + 1}) do
+  fields[#fields + 1] = value
+end
+if field_of('track') then
+  expect(case_key(action, target), 'hash')
+end
+-- First, as this is the key that was not read: if it is of another kind, nothing is changed.
+audit('action.started', 'execution', id, 'action', action, 'host', field_of('host'), 'worker', worker,
+  'who', field_of('by'))
+if counts then
+  redis.call('ZREMRANGEBYSCORE', budget, '-inf', now - options.window)
   redis.call('ZADD', budget, now, token)
   redis.call('PEXPIRE', budget, options.window)
 end
 begin_flight()
-local case = field_of('track') and {'case', take_case(action, target, id)} or {}
-redis.call('HSET', execution, 'symptoms', symptoms_of(action, target), 'attempts', (tonumber(have[8]) or 0) + 1, unpack(case))
-redis.call('PEXPIRE', execution, options.keep)
-audit('action.started', 'execution', id, 'action', action, 'host', field_of('host'), 'worker', worker,
-  'who', field_of('by'))
+if field_of('track') then
+  fields[#fields + 1] = 'case'
+  fields[#fields + 1] = take_case(action, target, id)
+end
 if options.origin == 'job' then
   redis.call('HSET', origin, 'executionClaimedAt', now, 'executionClaimedBy', worker)
   redis.call('HDEL', origin, 'executionTurn', 'executionTurnAt')
@@ -201,6 +217,7 @@ end
 -- The claim itself last: what fails halfway has not begun.
 redis.call('HSET', execution, 'state', 'running', 'worker', worker, 'token', token, 'startedAt', now,
   'leaseUntil', now + options.lease, 'formatVersion', FORMAT, unpack(fields))
+redis.call('PEXPIRE', execution, options.keep)
 list(id, now)
 if not options.read_only then
   touch(target, id, now)

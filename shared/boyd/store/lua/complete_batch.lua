@@ -8,18 +8,30 @@
 -- Events  phase
 local iteration, due, events = unpack(KEYS)
 local n, number, attempt, worker, resend_after, given_up = unpack(ARGV, 1, 6)
--- @include close_batch expect rest time with_step
+-- @include expect forget_batch move_on owns_phase rest time with_step
 local fields = rest(7)
 local batch = 'batch:' .. number
-local have = redis.call('HMGET', iteration, 'iteration', 'phase', batch .. ':attempt', batch .. ':by', 'epoch',
-  batch .. ':at', 'startedAt', 'steps')
-if have[1] ~= n or have[2] ~= 'observe' or have[3] ~= attempt or (have[4] or '') ~= worker then
+local have = read_phase(iteration, 'open', batch .. ':attempt', batch .. ':by', batch .. ':at')
+local current, entered, began = unpack(have, 10, 12)
+if have[1] ~= n or have[3] ~= 'observe' or current ~= attempt or (entered or '') ~= worker then
   return {'stale'}
 end
-expect(due, 'zset')
-store(iteration, fields)
-if given_up == '1' and have[4] then
-  local steps = with_step(have[8], 'observe', have[6], now_ms(), have[7], have[4], number .. '.' .. attempt)
-  redis.call('HSET', iteration, 'steps', steps)
+if given_up == '1' and entered then
+  have[7] = with_step(have[7], 'observe', began, now_ms(), have[6], entered, number .. '.' .. attempt)
+  fields[#fields + 1] = 'steps'
+  fields[#fields + 1] = have[7]
 end
-return {'ok', close_batch(number, resend_after), tonumber(have[5])}
+local open = (tonumber(have[9]) or 0) - 1
+if open == 0 then
+  fields[#fields + 1] = 'open'
+  fields[#fields + 1] = open
+  move_on('observe', 'orient', resend_after, nil, have, fields)
+  forget_batch(number)
+else
+  expect(due, 'zset')
+  store(iteration, fields)
+  forget_batch(number)
+  -- Too many are counted if it fails halfway: `watch_batches` finds that.
+  redis.call('HSET', iteration, 'open', open)
+end
+return {'ok', open, tonumber(have[2])}

@@ -5,7 +5,7 @@
 -- Returns {1 or 0: claims rely on the copy, {scope, mark, ... that are later in the copy}}
 local freezes = unpack(KEYS)
 local known = unpack(ARGV, 1, 1)
--- @include confirmed expect frozen rest server
+-- @include expect frozen rest
 local marks = rest(2)
 expect(freezes, 'hash')
 local given = {}
@@ -18,11 +18,13 @@ end
 if tonumber(known) == 1 then
   redis.call('HSET', freezes, '+', server_id())
 end
-local have, later = redis.call('HGETALL', freezes), {}
+local have, later, confirmed = redis.call('HGETALL', freezes), {}, 0
 for i = 1, #have, 2 do
-  if have[i] ~= '+' and changed_at(have[i + 1]) > changed_at(given[have[i]]) then
+  if have[i] == '+' then
+    confirmed = have[i + 1] == server_id() and 1 or 0
+  elseif changed_at(have[i + 1]) > changed_at(given[have[i]]) then
     later[#later + 1] = have[i]
     later[#later + 1] = have[i + 1]
   end
 end
-return {is_confirmed() and 1 or 0, later}
+return {confirmed, later}

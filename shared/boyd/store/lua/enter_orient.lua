@@ -5,7 +5,7 @@
 -- Events  run.investigating
 local iteration, due, runs_pending, intake, intake_waiting, events = unpack(KEYS)
 local n, epoch, worker, lease = unpack(ARGV)
--- @include emit expect format take_intake
+-- @include emit expect format intake time
 local have = redis.call('HMGET', iteration, 'iteration', 'epoch', 'phase', 'entered', 'runs', 'formatVersion')
 if have[1] ~= n or have[2] ~= epoch or have[3] ~= 'orient' or have[4] then
   return {'stale'}
@@ -14,20 +14,23 @@ if newer(have[6]) then
   return {'newer', newer(have[6])}
 end
 local now = now_ms()
-expect(due, 'zset', runs_pending, 'zset', intake, 'list', intake_waiting, 'hash')
-local ids = have[5] or table.concat(redis.call('ZRANGE', runs_pending, 0, 99), ' ')
+local ids, batch, fields = have[5], nil, {}
+if not ids then
+  ids, batch = table.concat(redis.call('ZRANGE', runs_pending, 0, 99), ' '), read_intake()
+  fields = {'runs', ids, 'intake', batch.taken, 'intakeTimes', batch.times}
+else
+  expect(runs_pending, 'zset')
+end
 for id in string.gmatch(ids, '%S+') do
   expect(key('run', id), 'hash')
 end
-local fields = {}
-if not have[5] then
-  -- A claim is noted before it is taken, so that the next attempt completes one that fails halfway.
-  redis.call('HSET', iteration, 'runs', ids)
-  local taken, times = take_intake()
-  fields = {'intake', taken, 'intakeTimes', times}
-end
-redis.call('HSET', iteration, 'entered', worker, 'phaseAt', now, unpack(fields))
+-- First, as this is the key that was not read: if it is of another kind, nothing is changed.
 redis.call('ZADD', due, now + lease, 'phase')
+-- A claim is noted before it is taken, so that the next attempt completes one that fails halfway.
+redis.call('HSET', iteration, 'entered', worker, 'phaseAt', now, unpack(fields))
+if batch then
+  remove_intake(batch)
+end
 local claimed = {}
 for id in string.gmatch(ids, '%S+') do
   local run = key('run', id)

@@ -9,7 +9,7 @@ local execution, audit_open, due, held_actions, in_flight, loop, events = unpack
 local token, state, result, violation = unpack(ARGV)
 -- @include audit begin_verification count_outcome expect suspend time
 local have = redis.call('HMGET', execution, 'state', 'token', 'id', 'action', 'by', 'host', 'worker', 'verify', 'target',
-  'sandbox')
+  'sandbox', 'verdict')
 if have[1] == state and have[2] == token then
   return {1}
 end
@@ -19,7 +19,7 @@ if have[1] ~= 'running' or have[2] ~= token then
   end
   return {0}
 end
-expect(audit_open, 'stream', in_flight, 'hash')
+expect(in_flight, 'hash')
 if have[8] then
   expect_verification(have[3])
 end
@@ -35,7 +35,8 @@ if state == 'failed' then
   count_outcome(execution, counting, state)
 end
 -- A call that failed may have done harm nevertheless.
-local next_up = begin_verification(execution)
+local next_up = begin_verification(execution, {id = have[3], action = have[4], target = have[9], verify = have[8],
+  verdict = have[11]})
 if violates then
   count_violation(execution, violation)
 end

@@ -24,7 +24,10 @@ end
 -- fail with it instead of starting one iteration after the other for ever.
 local failed_twice = not options.success and have[6] == 'follow-up' and not have[7]
 local unclaimed = failed_twice and redis.call('ZRANGE', runs_pending, 0, 99) or {}
-expect(loop, 'hash', due, 'zset', history, 'zset', runs_pending, 'zset', intake, 'list')
+local before, waits, now = read_loop(), work_waits(), now_ms()
+local keep_ms, keep_count = unpack(retention.iterations)
+local expired = redis.call('ZCOUNT', history, '-inf', now - keep_ms)
+expect(due, 'zset')
 expect_runs(table.concat(unclaimed, ' '))
 for i = 1, #ends, 4 do
   expect_runs(ends[i])
@@ -46,8 +49,6 @@ for i = 1, #ends, 4 do
     end
   end
 end
-local now = now_ms()
-local keep_ms, keep_count = unpack(retention.iterations)
 local steps = have[4] and with_step(have[10], 'complete', have[8], now, have[5], have[4], '-') or have[10] or ''
 redis.call('HSET', iteration, 'success', options.success and 1 or 0, 'endedAt', now, 'problems', problems,
   'ms:complete', now - have[8], 'outline', outline, 'steps', steps)
@@ -68,7 +69,7 @@ redis.call('HINCRBY', loop, options.success and 'ended:completed' or 'ended:fail
 redis.call('ZREM', due, 'phase')
 emit(options.success and 'iteration.completed' or 'iteration.failed', 'iteration', n,
   'ms', now - have[5], 'action', options.action, 'summary', options.summary, 'error', options.error)
-local over = math.max(redis.call('ZCARD', history) - keep_count, redis.call('ZCOUNT', history, '-inf', now - keep_ms))
+local over = math.max(redis.call('ZCARD', history) - keep_count, expired)
 if over > 0 then
   for _, old in ipairs(redis.call('ZRANGE', history, 0, math.min(over, 100) - 1)) do
     redis.call('ZREM', history, old)
@@ -89,7 +90,7 @@ end
 if failed_twice and redis.call('ZCARD', runs_pending) == 0 then
   return {'ok', 0}
 end
-if not have[9] and not redis.call('HGET', loop, 'paused') and work_waits() then
+if not have[9] and not before.paused and waits then
   return {'ok', begin_iteration('follow-up', options.resend_after)}
 end
 return {'ok', 0}

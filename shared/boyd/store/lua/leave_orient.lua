@@ -14,9 +14,11 @@ local have = owns_phase(iteration, n, epoch, 'orient', worker)
 if not have then
   return 0
 end
-expect(due, 'zset', observers_health, 'hash', symptoms, 'string', held_actions, 'zset')
+local latest, held = read_symptoms(), redis.call('ZRANGE', held_actions, 0, 99)
+expect(due, 'zset')
+-- First, as this is the key that was not read: if it is of another kind, nothing is changed.
 store(observers_health, cjson.decode(health))
 redis.call('PEXPIRE', observers_health, 2592000000)
-update_symptoms(cjson.decode(sight))
+update_symptoms(cjson.decode(sight), latest, held)
 move_on('orient', 'decide', resend_after, nil, have, fields)
 return 1

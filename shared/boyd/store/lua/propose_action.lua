@@ -16,14 +16,14 @@
 local approval, approvals_pending, approvals_fingerprints, events, due, audit_open, freezes, in_flight, held_actions,
   symptoms = unpack(KEYS)
 local id, fingerprint, options = unpack(ARGV, 1, 3)
--- @include audit confirmed emit expect flight_limits frozen has_name overdue place_job put_in_order rest symptoms
+-- @include audit emit expect flight_limits frozen has_name overdue place_job put_in_order rest symptoms
 local fields = rest(4)
 options = cjson.decode(options)
 local have = redis.call('HMGET', approval, 'sameAs', 'status')
 if have[1] or have[2] then
   return have[1] or id
 end
-if not options.compared and not is_confirmed() then
+if not options.compared and not is_confirmed(options.agent) then
   return {'unconfirmed'}
 end
 -- An action that may not be executed is not proposed; pending items were withdrawn with the right to act.

@@ -5,8 +5,8 @@
 local loop, iteration, due, events = unpack(KEYS)
 local trigger, resend_after = unpack(ARGV)
 -- @include begin_iteration whole_number
-local state = redis.call('HMGET', loop, 'active', 'paused')
-if whole_number(state[1]) or state[2] then
+local state = read_loop()
+if whole_number(state.active) or state.paused then
   redis.call('HSET', loop, 'again', 1)
   return 0
 end

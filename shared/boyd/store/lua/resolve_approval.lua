@@ -13,7 +13,7 @@
 local approval, approvals_pending, approvals_history, approvals_fingerprints, events, runs, runs_finished, due,
   audit_open, in_flight, freezes = unpack(KEYS)
 local id, verdict, principal, options, retention = unpack(ARGV, 1, 5)
--- @include confirmed expect flight_limits frozen has_name overdue rest settle_approval
+-- @include expect flight_limits frozen has_name overdue rest settle_approval
 local fields = rest(6)
 options, retention = cjson.decode(options), cjson.decode(retention)
 local request = 'request:' .. principal
@@ -49,7 +49,7 @@ local function set(...)
 end
 if verdict == 'approved' and not options.done then
   -- What is approved now would only fail, and be used up.
-  if not options.compared and not is_confirmed() then
+  if not options.compared and not is_confirmed(options.agent) then
     return {'unconfirmed'}
   end
   if revocation_reason(options.agent) then

@@ -5,16 +5,16 @@ local loop, iteration, due, events, runs_pending, intake, audit_open = unpack(KE
 local resend_after = unpack(ARGV, 1, 1)
 -- @include audit begin_iteration expect rest whole_number work_waits
 local actor = rest(2)
-local state = redis.call('HMGET', loop, 'active', 'paused')
+local state = read_loop()
 local waits = work_waits()
 expect(due, 'zset')
-if state[2] then
+if state.paused then
   expect(audit_open, 'stream')
   redis.call('HDEL', loop, 'paused', 'pausedAt')
   emit('agent.resumed')
   audit('agent.resumed', 'before', 'paused', 'after', 'running', unpack(actor))
 end
-if whole_number(state[1]) or not waits then
+if whole_number(state.active) or not waits then
   return 0
 end
 return begin_iteration('resume', resend_after)

@@ -14,7 +14,7 @@ local status = redis.call('HGET', run, 'status')
 if status and status ~= 'pending' then
   return {0, 0}
 end
-local state = redis.call('HMGET', loop, 'active', 'paused')
+local state = read_loop()
 expect(due, 'zset')
 if not status then
   if redis.call('ZCARD', runs_pending) >= tonumber(most) then
@@ -32,7 +32,7 @@ if not status then
   emit('run.pending', 'run', id)
 end
 local new = status and 0 or 1
-if start == '1' and not whole_number(state[1]) and not state[2] then
+if start == '1' and not whole_number(state.active) and not state.paused then
   return {new, begin_iteration('run', resend_after)}
 end
 return {new, 0}

@@ -24,10 +24,10 @@ local before = remember_for ~= '0' and redis.call('GET', asked)
 if before then
   return {'joined', tonumber(before)}
 end
-local have = redis.call('HMGET', loop, 'paused', slot_field, 'active', 'formatVersion')
-local paused, last, active = have[1], have[2], have[3]
-if newer(have[4]) then
-  return {'newer', newer(have[4])}
+local state = read_loop(slot_field)
+local paused, last, active = state.paused, state[slot_field], state.active
+if newer(state.formatVersion) then
+  return {'newer', newer(state.formatVersion)}
 end
 if paused then
   -- A start by the schedule that falls into a pause is not made up.
@@ -50,20 +50,20 @@ if slot ~= '' then
     return {'late', slot}
   end
 end
-expect(due, 'zset')
 if #actor > 0 then
   expect(audit_open, 'stream')
 end
-if slot ~= '' then
+local only_noted = slot ~= '' and needs_earlier_slot == '1' and not tonumber(last)
+if slot ~= '' and (only_noted or whole_number(active)) then
   redis.call('HSET', loop, slot_field, slot)
-  if needs_earlier_slot == '1' and not tonumber(last) then
-    return {'duplicate', slot}
-  end
+end
+if only_noted then
+  return {'duplicate', slot}
 end
 if whole_number(active) then
   return done('joined', active)
 end
-local n = begin_iteration(trigger, resend_after)
+local n = begin_iteration(trigger, resend_after, slot ~= '' and {slot_field, slot} or nil)
 if #actor > 0 then
   audit('loop.triggered', 'iteration', n, unpack(actor))
 end

@@ -5,16 +5,14 @@ local function expect_verification(id)
   expect(key('verify:' .. id), 'hash', due, 'zset')
 end
 
--- begin_verification(execution): start a job that verifies an execution, or one that may have happened, if its action can
--- be verified. It stays in flight on its target until the verdict if its action waits for that; otherwise return the job
--- whose turn it is now.
-local function begin_verification(execution)
-  local have = redis.call('HMGET', execution, 'id', 'action', 'target', 'verify', 'verdict')
-  local id, action, target = have[1], have[2], have[3]
-  if have[5] then
+-- begin_verification(execution, have): start a job that verifies an execution, or one that may have happened, if its action
+-- can be verified. It stays in flight on its target until the verdict if its action waits for that; otherwise return the job
+-- whose turn it is now. *have* has its id, action, target, verify and verdict.
+local function begin_verification(execution, have)
+  if have.verdict then
     return
   end
-  local plan = have[4] and cjson.decode(have[4])
+  local id, action, plan = have.id, have.action, have.verify and cjson.decode(have.verify)
   if plan then
     local name, now = 'verify:' .. id, now_ms()
     place_job(name, plan.queue, plan.every)
@@ -23,6 +21,6 @@ local function begin_verification(execution)
     redis.call('HSET', execution, 'verdict', 'open', 'verifyUntil', now + plan.within)
   end
   if not (plan and plan.hold) then
-    return leave_flight(flight_field(action, target), id)
+    return leave_flight(flight_field(action, have.target), id)
   end
 end

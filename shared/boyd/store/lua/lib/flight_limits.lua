@@ -4,6 +4,7 @@
 local FORGOTTEN = 366 * 86400000
 
 local function write_flight(field, flight)
+  flights[field] = flight
   if #flight.ids == 0 then
     redis.call('HDEL', in_flight, field)
   else
@@ -75,10 +76,8 @@ local function in_the_way(place, claim)
       ahead, first = ahead + 1, first or other
     end
   end
-  local alive = remaining(flight, function(other) return stages[other] end)
-  if #alive.ids < #flight.ids then
-    write_flight(field, alive)
-  end
+  -- The next write of the entry removes what has ended.
+  flights[field] = remaining(flight, function(other) return stages[other] end)
   if ahead >= limit then
     return first, ahead
   end

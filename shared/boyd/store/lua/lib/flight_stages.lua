@@ -11,9 +11,14 @@ local function flight_field(action, target)
   return action .. ':' .. target
 end
 
+-- read_flight(field): return the entry, read once.
+local flights = {}
 local function read_flight(field)
-  local text = redis.call('HGET', in_flight, field)
-  return text and cjson.decode(text) or {ids = {}, orders = {}}
+  if not flights[field] then
+    local text = redis.call('HGET', in_flight, field)
+    flights[field] = text and cjson.decode(text) or {ids = {}, orders = {}}
+  end
+  return flights[field]
 end
 
 -- waits(id, job): return true if that job waits for the turn of this execution, or is about to ask for it.

@@ -1,3 +1,4 @@
+-- @include server
 -- Uses freezes
 -- Read freeze marks: `<ms>` of the last change and, while acting is frozen, a space and the reason.
 -- reason_of(mark): why acting is frozen by that mark, or nil. A mark that cannot be read counts as a freeze.
@@ -13,11 +14,18 @@ local function changed_at(mark)
   return tonumber(string.match(mark or '', '^%d+')) or 0
 end
 
--- marks_of(agent): return the marks of its revocation, its freeze and the freeze of the deployment, read once.
+-- marks_of(agent): return the marks of its revocation, its freeze and the freeze of the deployment, and the run of the server
+-- on which they were confirmed, read once.
 local marks
 local function marks_of(agent)
-  marks = marks or redis.call('HMGET', freezes, 'revoked:' .. agent, agent, '*')
+  marks = marks or redis.call('HMGET', freezes, 'revoked:' .. agent, agent, '*', '+')
   return marks
+end
+
+-- is_confirmed(agent): return true if the agent's copy of the freeze marks was compared with the deployment's during this run
+-- of the server. After a restart, a failover or a move to another server, the last marks may be missing.
+local function is_confirmed(agent)
+  return marks_of(agent)[4] == server_id()
 end
 
 -- revocation_reason(agent, since): return the reason why the agent may not act, or was not allowed to after *since* (ms); or

@@ -2,7 +2,7 @@
 -- Uses iteration, due
 -- move_on(phase, following, resend_after, queue, have, fields): end *phase* and make the *following* one due, on *queue* if
 -- it is not the usual one. An attempt at a phase that was abandoned gets the mark of one that does not count in *steps*.
--- *have* is what `owns_phase` returned, if the caller has asked it; *fields* are stored in the same step.
+-- *have* is what `read_phase` returned, if the caller has asked it; *fields* are stored in the same step.
 local function move_on(phase, following, resend_after, queue, have, fields)
   local now = now_ms()
   have, fields = have or read_phase(iteration), fields or {}
@@ -19,6 +19,8 @@ local function move_on(phase, following, resend_after, queue, have, fields)
   -- First, as the caller need not have read this key: if it is of another kind, nothing is changed.
   redis.call('ZADD', due, now + resend_after, 'phase')
   store(iteration, fields)
-  redis.call('HDEL', iteration, 'entered')
+  if have[4] then
+    redis.call('HDEL', iteration, 'entered')
+  end
   emit('phase', 'iteration', have[1], 'phase', following)
 end

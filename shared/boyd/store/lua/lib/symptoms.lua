@@ -1,5 +1,5 @@
 -- @include hold keys time
--- Uses held_actions, symptoms
+-- Uses symptoms
 -- read_sight(): return what the agent has seen last, as `update_symptoms` keeps it. What cannot be read is forgotten.
 local function read_sight()
   local readable, sight = pcall(cjson.decode, redis.call('GET', symptoms) or '{}')
@@ -38,11 +38,11 @@ local function symptoms_of(action, target)
   return table.concat(texts, '\n')
 end
 
--- update_symptoms(sight): replace the symptoms by those in *sight.open*, but keep those of plugins in *sight.blind*, which
--- could not look. A symptom that lasts keeps the time of its beginning and its acknowledgement. Holds of actions without
--- effect end when all their symptoms are gone, but not while *sight.more*, a number of further symptoms, is above 0. A hold
--- that cannot be read stays.
-local function update_symptoms(sight)
+-- update_symptoms(sight, latest, held): replace the symptoms, *latest*, by those in *sight.open*, but keep those of plugins in
+-- *sight.blind*, which could not look. A symptom that lasts keeps the time of its beginning and its acknowledgement. Holds
+-- of actions without effect, among *held*, end when all their symptoms are gone, but not while *sight.more*, a number of
+-- further symptoms, is above 0. A hold that cannot be read stays.
+local function update_symptoms(sight, latest, held)
   local now, before, blind = {}, {}, {}
   for _, plugin in ipairs(sight.blind) do
     blind[plugin] = true
@@ -50,7 +50,7 @@ local function update_symptoms(sight)
   for _, symptom in ipairs(sight.open) do
     now[symptom[2]] = true
   end
-  for _, symptom in ipairs(read_symptoms()) do
+  for _, symptom in ipairs(latest) do
     before[symptom[1] .. '\n' .. symptom[2]] = symptom
     if blind[symptom[1]] and not now[symptom[2]] then
       sight.open[#sight.open + 1], now[symptom[2]] = symptom, true
@@ -64,7 +64,7 @@ local function update_symptoms(sight)
   if sight.more > 0 then
     return
   end
-  for _, member in ipairs(redis.call('ZRANGE', held_actions, 0, 99)) do
+  for _, member in ipairs(held) do
     local have = redis.pcall('HMGET', key('hold', member), 'symptoms', 'action', 'target')
     local lasts = not have[1] or have[1] == ''
     for text in string.gmatch(have[1] or '', '[^\n]+') do
