@@ -77,10 +77,10 @@ def _missing_name(error: BaseException, frame: FrameType | None) -> tuple[str, I
 
 @contextmanager
 def naming_plugin(name: str, failure: str) -> Iterator[None]:
-    """Turn whatever the code of a plugin raises into a `PluginError` that names it."""
+    """Turn what the code of a plugin raises, except a `ConfigError`, into a `PluginError`."""
     try:
         yield
-    except (PluginError, KeyboardInterrupt):
+    except (ConfigError, PluginError, KeyboardInterrupt):
         raise
     except BaseException as error:
         raise PluginError(name, f"{failure}: {explain_error(error)}") from error

@@ -702,10 +702,14 @@ def test_a_failed_observer_is_taken_as_recorded() -> None:
     assert only(made, made).differences == []
 
 
-class Ending(Model):
-    """Params whose check ends the process."""
+class Sound(Model):
+    """Params that name a host."""
 
     host: str
+
+
+class Ending(Sound):
+    """Params whose check ends the process."""
 
     @field_validator("host")
     @classmethod
@@ -718,10 +722,11 @@ def test_params_whose_check_ends_the_process_do_not_end_the_replay() -> None:
         decides = chooses(choice(params={"host": "h"}))
         return agent(sees("o", seen()), decides, Recorder().action(params=params))
 
-    judgement = only(agent_for(Model), agent_for(Ending))
+    judgement = only(agent_for(Sound), agent_for(Ending))
 
-    assert judgement.differences == ["cannot tell"]
-    assert judgement.why == "the replay failed: SystemExit: 3"
+    assert judgement.differences == ["newly refused"]
+    assert judgement.after is not None
+    assert judgement.after.reason == "Params could not be checked: SystemExit: 3"
 
 
 # Errors, missing actions, params, and less

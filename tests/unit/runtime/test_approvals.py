@@ -422,7 +422,8 @@ def test_an_approved_execution_that_breaks_says_how() -> None:
 
     assert done.execution is not None
     assert done.result is not None
-    assert (done.execution.state, done.result.error) == ("failed", "KeyError: 'a bug'")
+    assert done.execution.state == "failed"
+    assert done.result.error == "Params could not be checked: KeyError: 'a bug'"
 
 
 def test_an_action_that_calls_exit_has_failed() -> None:
