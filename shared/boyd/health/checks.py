@@ -313,7 +313,7 @@ def _check_stops(health: HealthSnapshot) -> Iterator[Finding]:
         yield warning("freeze", problem, "boyd unfreeze --all")
     for agent in health.agents:
         subject, option, stops = _subject(agent), f"--agent {agent.entry.id}", agent.stops
-        if stops.frozen is not None:
+        if stops.frozen not in (None, health.frozen):
             yield warning(subject, f"frozen: {stops.frozen}", f"boyd unfreeze {option}")
         if stops.revoked is not None:
             yield warning(subject, f"revoked: {stops.revoked}", f"boyd restore {option}")

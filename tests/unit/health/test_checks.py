@@ -494,6 +494,14 @@ def test_freezes_are_reported_with_their_reason() -> None:
     ]
 
 
+def test_a_freeze_of_all_is_not_reported_for_each_agent() -> None:
+    held = agent_health(ENTRY, frozen="moving house")
+
+    assert bad(health(held, frozen="moving house")) == [
+        "warning: actions of all agents are frozen: moving house",
+    ]
+
+
 @pytest.mark.parametrize(
     ("seconds", "said"),
     [(0.04, "0 s"), (1.26, "1.3 s"), (42.4, "42 s"), (119, "119 s"), (7300, "2 h"), (2e5, "2 d")],
