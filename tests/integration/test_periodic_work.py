@@ -11,6 +11,8 @@ pytestmark = pytest.mark.real
 
 AGENT = "traced"
 WORKERS = ("a", "b", "c", "d")
+#: What a process reads of those that have joined since it read last.
+DETAILS = "HMGET boyd:{*}:workers:info "
 
 
 def started(deployment: Deployment) -> None:
@@ -63,23 +65,25 @@ def test_four_processes_sweep_and_seal_hardly_more_often_than_one(deployment: De
     assert seals() <= most
 
 
-def test_only_who_plans_iterations_reads_who_is_there_and_nothing_twice(
+def test_only_who_plans_iterations_reads_who_is_there_and_only_after_a_change(
     deployment: Deployment,
 ) -> None:
     deployment.environment["BOYD_TIMING__HEARTBEAT_INTERVAL"] = "0.5"
     started(deployment)
 
-    def names() -> int:
-        return sum(command.startswith("ZRANGE boyd:{*}:workers ") for command in seen)
+    def reads(command: str) -> int:
+        return sum(line.startswith(command) for line in seen)
 
     with monitored(deployment.redis_url) as seen:
-        wait_until(lambda: names() >= 4)
-    infos = sum(command.startswith("HMGET boyd:{*}:workers:info ") for command in seen)
+        wait_until(lambda: heartbeats(seen) >= 40)
+        beats, lists = heartbeats(seen), reads("ZRANGE boyd:{*}:workers ")
+        details, everything = reads(DETAILS), reads("HGETALL boyd:{*}:workers:info")
+        deployment.worker("e", f"agents.traced:{AGENT}", "-Q", "observe")
+        wait_until(lambda: reads(DETAILS) > details)
 
-    # One in four asks as often as it beats.
-    assert names() < heartbeats(seen) / 2
-    assert infos <= 1
-    assert not [command for command in seen if command.startswith("HGETALL boyd:{*}:workers")]
+    # One of the four with each of its heartbeats would be a quarter.
+    assert lists < beats / 8
+    assert everything == 0
 
 
 def test_when_all_but_one_die_the_one_goes_on_with_its_next_heartbeat(
