@@ -10,6 +10,7 @@ import itertools
 import os
 import random
 import sys
+import warnings
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
@@ -33,10 +34,7 @@ _CONSTANT = (
 )
 #: Modules whose objects are not the plugins'.
 _FOREIGN = ("boyd.agent", "boyd.plugin", "boyd.replay", "threading", "_thread", "logging", "re")
-_ITERATORS: tuple[type, ...] = (
-    *(itertools.count, itertools.cycle),
-    *(type(iter([])), type(iter(())), type(iter({}))),
-)
+_ITERATORS: tuple[type, ...] = (itertools.cycle, type(iter([])), type(iter(())), type(iter({})))
 #: Attributes that hold others.
 _PARTS = ("__self__", "__func__", "func", "args", "keywords", "fget", "__defaults__")
 _MORE_PARTS = ("__kwdefaults__", "__closure__")
@@ -265,6 +263,14 @@ def _stage(generator: GeneratorType[Any, Any, Any]) -> Any:
     return frame and (frame.f_lasti, repr(frame.f_locals))
 
 
+def _position(iterator: Any) -> object:
+    """The rest of an iterator. Python 3.14 hides that of a cycle, which always differs then."""
+    with warnings.catch_warnings(), suppress(TypeError):
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return repr(iterator.__reduce__())
+    return object()
+
+
 def _progress(value: Any) -> Callable[[], Any] | None:
     """A function that tells how far an object has come whose attributes do not."""
     if isinstance(value, random.Random):
@@ -276,6 +282,8 @@ def _progress(value: Any) -> Callable[[], Any] | None:
     if isinstance(value, bytearray):
         return partial(bytes, value)
     if isinstance(value, _ITERATORS):
-        return lambda: repr(value.__reduce__())
+        return partial(_position, value)
+    if isinstance(value, itertools.count):
+        return partial(repr, value)
     read = _attribute(value, "tobytes")
     return read if callable(read) else None
