@@ -273,7 +273,7 @@ def _show(
 
 
 def _undo(page: PageRequest, item: ApprovalItem) -> ApprovalItem | None:
-    """The approval that undoing it needs, after harm, as it is now."""
+    """Read the approval of the rollback, if the action did harm and its rollback needs one."""
     done = item.effect.compensation if item.effect else None
     return page.ctx.agent.past_approval(done.approval) if done and done.approval else None
 

@@ -42,15 +42,15 @@ class Ticks:
         return cls(length, round(offset * 1000))
 
     def slot(self, at: float) -> int:
-        """The number of the slot that contains a time."""
+        """Return the number of the slot at a time in ms."""
         return int((at - self.offset) // self.length)
 
     def begin(self, slot: int) -> int:
-        """The time when a slot begins."""
+        """Return the time when a slot begins."""
         return self.offset + slot * self.length
 
     def following(self, at: float) -> int:
-        """The time of the first tick after that one."""
+        """Return the time of the next tick after a time in ms."""
         return self.begin(self.slot(at) + 1)
 
 

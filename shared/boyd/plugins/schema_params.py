@@ -30,7 +30,7 @@ class SchemaParams(BaseModel):
 
     @classmethod
     def mistakes(cls, params: Any) -> str:
-        """The mistakes in *params* that JSON can hold; empty if they fit."""
+        """Describe the mistakes in *params*, which are JSON; return an empty text if they fit."""
         from jsonschema import Draft202012Validator
 
         errors = list(Draft202012Validator(cls.declared).iter_errors(params))[:MAX_MISTAKES]

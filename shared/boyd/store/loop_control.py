@@ -39,7 +39,7 @@ class Slot:
 
     @classmethod
     def at(cls, now: float, ticks: Ticks) -> Slot:
-        """The slot that contains *now*, in seconds."""
+        """Return the slot at *now*, in seconds since the epoch."""
         return cls(ticks.begin(ticks.slot(milliseconds(now))), ticks.length)
 
     @classmethod

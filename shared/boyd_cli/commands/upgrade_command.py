@@ -23,7 +23,7 @@ from boyd_cli import output
 from boyd_cli.commands.check_commands import PATIENCE, show_checks
 from boyd_cli.options import agents_option, output_option, settings_options, with_agents
 
-#: The order of an upgrade: processes that read records before those that may write new fields.
+#: The order of an upgrade: readers of records first, then those that may write new fields.
 STEPS = (
     "the archive: it changes its tables when it starts",
     "workers, then act workers and beats",

@@ -56,7 +56,7 @@ class Arguments(SchemaParams):
 
     @classmethod
     def public_schema(cls) -> JsonSchemaValue:
-        """The schema without characters that would deceive readers."""
+        """Return the schema with invisible characters made visible."""
         schema: JsonSchemaValue = visible_json(cls.declared)
         return schema
 

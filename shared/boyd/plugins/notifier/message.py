@@ -176,7 +176,7 @@ def procedure_message(record: ProcedureRecord, agent_id: str) -> NotificationMes
 
 
 def _thread(execution_id: str | None) -> str:
-    """The thread of the approval that had it executed; empty if it needed none."""
+    """Return the thread of the execution's approval, or an empty text if it needed none."""
     kind, approval_id = naming.parts(execution_id or "")
     return f"approval_{approval_id}" if kind == "approval" else ""
 
