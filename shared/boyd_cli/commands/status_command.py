@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Mapping
 from contextlib import closing
 from datetime import datetime
 from typing import Any
 
 import click
 
-from boyd import naming
 from boyd.errors import UnknownAgent
 from boyd.models import Event, LoopStatus, responses, utc_now
 from boyd.text.formatting import counted
@@ -28,7 +25,7 @@ from boyd_cli.options import (
 )
 from boyd_cli.output import label, sentence, whole
 from boyd_cli.terminal import EventFollower
-from boyd_cli.views import iteration_view
+from boyd_cli.views import event_view, iteration_view
 
 OBSERVED = (
     *(whole("observer"), label("health", least=17)),
@@ -278,8 +275,6 @@ def _watch_live(follower: EventFollower) -> None:
                 live.console.print(Text(line, style))
 
 
-#: Where a value is cut on a terminal.
-_CUT = 60
 _HOUR = 3600.0
 
 
@@ -293,39 +288,10 @@ def event_line(
 ) -> str:
     """An event as one line; the end of an iteration shows its outcome."""
     if event.kind in ("iteration.completed", "iteration.failed"):
-        result = follower.result(agent_id, _number(event))
+        result = follower.result(agent_id, event_view.iteration_of(event))
         if result is not None:
             return iteration_view.iteration_line(result, width or output.width())
-    return plain_line(agent_id, event)
-
-
-def plain_line(agent_id: str, event: Event, moment: str | None = None) -> str:
-    """An event as one line, from its own data; *moment* replaces the time of day."""
-    data = event.data
-    where = f"{moment or output.clock(event.at)}  {agent_id}"
-    if event.kind == "phase":
-        return f"{where} #{_number(event)}  {data.get('phase')}"
-    if event.kind == "iteration.started":
-        return f"{where} #{_number(event)}  started by {output.one_line(str(data.get('trigger')))}"
-    if event.kind == "missed":
-        return f"{where}  some events were missed: they have expired"
-    return f"{where}  {output.one_line(_event_text(event.kind, data))}"
-
-
-def _number(event: Event) -> int:
-    return int(str(event.data.get("iteration", 0)))
-
-
-def _event_text(kind: str, data: Mapping[str, object]) -> str:
-    noun, _, verb = kind.partition(".")
-    own = naming.short(str(data.get(noun, "")))
-    width = _CUT if output.is_terminal() else sys.maxsize
-    others = [
-        f"{key}={output.short_value(value, width)}"
-        for key, value in data.items()
-        if key != noun and value not in (None, "", [], {})
-    ]
-    return " ".join(filter(None, [noun, own, verb, *others]))
+    return event_view.plain_line(agent_id, event)
 
 
 @click.command()
@@ -364,4 +330,4 @@ def _print(agent_id: str, event: Event, form: str) -> None:
     if output.print_item(form, {"agentId": agent_id, **event.to_wire()}):
         return
     if not is_repeated(event):
-        output.say(plain_line(agent_id, event, output.date(event.at)))
+        output.say(event_view.plain_line(agent_id, event, output.date(event.at)))

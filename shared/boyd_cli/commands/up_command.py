@@ -49,9 +49,8 @@ from boyd.text.version import VERSION
 from boyd_cli import main, output
 from boyd_cli.api_access import Api, actor, user
 from boyd_cli.commands.export_commands import check_installed
-from boyd_cli.commands.status_command import plain_line
 from boyd_cli.options import deployment_api_options, settings_options, with_agents
-from boyd_cli.views import iteration_view
+from boyd_cli.views import event_view, iteration_view
 
 if TYPE_CHECKING:
     from boyd_cli.client import Client
@@ -412,7 +411,7 @@ class _Watch:
                     if result:
                         output.say(iteration_view.paint_iteration(result))
                 elif event.kind in _NEWS:
-                    output.say(plain_line(agent_id, event))
+                    output.say(event_view.plain_line(agent_id, event))
             self._keep_key()
             self._answers = True
         except StoreError as error:

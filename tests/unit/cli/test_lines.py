@@ -19,8 +19,9 @@ from boyd.models import (
     no_op,
 )
 from boyd_cli import output
-from boyd_cli.commands.status_command import is_repeated, plain_line
+from boyd_cli.commands.status_command import is_repeated
 from boyd_cli.views import iteration_view
+from boyd_cli.views.event_view import plain_line
 from boyd_cli.views.iteration_view import read_rows
 
 ID = "c32e3dd8-08f1-5aed-9b0d-90a5d4413809"

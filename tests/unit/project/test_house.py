@@ -84,6 +84,7 @@ MODULES = {
     "the app that Celery's own tools load": 1,
     "rights per action: their texts, and the route that explains them": 2,
     "a demo without a clone": 1,
+    "events in words, which `boyd up`, `boyd status` and `boyd events` share": 1,
     "plugins that raise what nobody catches": 1,
     "the request of a callback, so that the HTTP client is loaded with the first one": 1,
     "upgrades: the command that says whether and how": 1,
