@@ -354,7 +354,7 @@ PROTECTIONS = (
     Protection(
         "P4",
         "an observer that calls exit costs only itself",
-        "shared/boyd/plugin/plugin_values.py",
+        "shared/boyd/plugin/plugin_boundary.py",
         "    except BaseException as error:\n        raise Exited(error) from error\n",
         "",
         "unit/phases/test_observe.py",
@@ -364,7 +364,7 @@ PROTECTIONS = (
         "P1",
         "an action that SIGTERM to a process group cuts off is unknown",
         f"{WORKER}/worker.py",
-        "    plugin_values.is_process_ending = terminate_handler_fired\n",
+        "    plugin_boundary.is_process_ending = terminate_handler_fired\n",
         "",
         "integration/test_act_workers.py",
         ("test_an_action_that_sigterm_to_the_group_cuts_off_is_unknown",),
@@ -372,7 +372,7 @@ PROTECTIONS = (
     Protection(
         "P4",
         "a strategy that calls exit costs only itself",
-        "shared/boyd/plugin/plugin_values.py",
+        "shared/boyd/plugin/plugin_boundary.py",
         "        raise Exited(error) from error\n    except KeyboardInterrupt",
         "        raise\n    except KeyboardInterrupt",
         "unit/plugin/test_plugin_functions.py",

@@ -27,7 +27,7 @@ from boyd.errors import ConfigError, StoreError
 from boyd.messaging.celery_app import FOLLOWS, FORMAT, JOB, TASKS, WATCHED
 from boyd.models import Phase
 from boyd.phases.phase_context import HOOK_TIMEOUT
-from boyd.plugin import plugin_values
+from boyd.plugin import plugin_boundary
 from boyd.plugin.hooks import SPECIFICATIONS
 from boyd.runtime import Engine, IterationSteps, JobRunner, job_runner
 from boyd.sandbox.subprocess_call import follow_parent
@@ -147,7 +147,7 @@ def run_worker(host: AgentHost) -> int:
     _check_pool(host.settings.worker.pool)
     _hush()
     # Children of the pool end like that when SIGTERM comes to the whole group.
-    plugin_values.is_process_ending = terminate_handler_fired
+    plugin_boundary.is_process_ending = terminate_handler_fired
     host.prepare()
     register(host.app, host.engines)
     host.app.conf.task_queues = _queues(host)

@@ -27,7 +27,7 @@ from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.server import TcpWSGIServer
 from waitress.task import ErrorTask, WSGITask
 
-from boyd.plugin.plugin_values import contain
+from boyd.plugin.plugin_boundary import contain
 from boyd_api.http.problems import MEDIA_TYPE, HttpProblem
 
 #: Name in the WSGI environment of the function that hands a response over to the server.

@@ -32,7 +32,7 @@ from boyd.models import (
     Vote,
 )
 from boyd.plugin import Action, AgentInfo, PluginHost
-from boyd.plugin.plugin_values import params_to_json, validate
+from boyd.plugin.plugin_boundary import params_to_json, validate
 from boyd.settings.permissions import PermissionSettings, PolicyRule, Window, matches_any
 from boyd.settings.validation import saying
 

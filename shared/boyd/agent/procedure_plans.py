@@ -34,7 +34,7 @@ from boyd.models import (
 from boyd.models.procedure import AT_ONCE
 from boyd.plugin import Action, PluginHost, Procedure
 from boyd.plugin.composed_action import ASK
-from boyd.plugin.plugin_values import validate
+from boyd.plugin.plugin_boundary import validate
 from boyd.settings.validation import nearest
 from boyd.text.references import (
     fill,

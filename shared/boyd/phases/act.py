@@ -52,7 +52,7 @@ from boyd.phases.gate import conclude, judge, refuse
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.phases.verify import check_before
 from boyd.plugin import Context, Procedure
-from boyd.plugin.plugin_values import params_to_json, validate
+from boyd.plugin.plugin_boundary import params_to_json, validate
 from boyd.settings.secret_references import SCHEME
 
 _UNGRANTED = "the grant to run alone in such situations has ended"

@@ -25,7 +25,7 @@ from boyd.models import (
 from boyd.phases import time_limit
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.plugin import Action, Context, Procedure
-from boyd.plugin.plugin_values import params_to_json, validate
+from boyd.plugin.plugin_boundary import params_to_json, validate
 from boyd.sandbox.confined_call import CannotConfine, ConfinedAnswer
 from boyd.settings.secret_references import SCHEME, fill_secrets, read_secret
 from boyd.text import redaction

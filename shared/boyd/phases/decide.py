@@ -20,7 +20,7 @@ from boyd.phases import time_limit
 from boyd.phases.orient import fields, reason_of
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.plugin import Hook, Strategy
-from boyd.plugin.plugin_values import unchecked
+from boyd.plugin.plugin_boundary import unchecked
 from boyd.text.redaction import clean
 
 #: Holds while which no other strategy takes the place of the one whose action is held.

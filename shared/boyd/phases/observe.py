@@ -29,7 +29,7 @@ from boyd.models.loop import Ticks
 from boyd.phases import time_limit
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.plugin import Observer
-from boyd.plugin.plugin_values import unchecked
+from boyd.plugin.plugin_boundary import unchecked
 from boyd.text import redaction
 
 log = logging.getLogger("boyd.phases")

@@ -19,7 +19,7 @@ from boyd.models import (
 from boyd.phases import time_limit
 from boyd.phases.phase_context import PhaseContext
 from boyd.plugin import Orienter
-from boyd.plugin.plugin_values import unchecked
+from boyd.plugin.plugin_boundary import unchecked
 
 
 def orient(ctx: PhaseContext, observations: list[Observation]) -> Situation:

@@ -37,7 +37,7 @@ from boyd.models import (
 )
 from boyd.phases import time_limit
 from boyd.plugin import Action, Context, Hook, News, State
-from boyd.plugin.plugin_values import Exited
+from boyd.plugin.plugin_boundary import Exited
 from boyd.settings.validation import saying
 from boyd.text.formatting import error_line
 from boyd.text.redaction import clean, redactor

@@ -21,7 +21,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from boyd.errors import Overrun
-from boyd.plugin.plugin_values import contain, is_main
+from boyd.plugin.plugin_boundary import contain, is_main
 
 #: Seconds before more than one thread is started.
 ALONE = 0.002

@@ -14,7 +14,7 @@ from boyd.phases import time_limit
 from boyd.phases.action_call import ConfinedCall, call_confined, sandbox_obstacle
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.plugin import Action, Context
-from boyd.plugin.plugin_values import unchecked, validate
+from boyd.plugin.plugin_boundary import unchecked, validate
 from boyd.sandbox.confined_call import ConfinedAnswer
 from boyd.settings.secret_references import fill_secrets
 from boyd.text.redaction import clean

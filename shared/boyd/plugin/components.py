@@ -47,7 +47,7 @@ from boyd.models import Autonomy, Budget, Level, Reversibility, Sandbox, StepAct
 from boyd.models.base import strip_prefix
 from boyd.models.effect import EffectChecks
 from boyd.models.investigation import Category
-from boyd.plugin.plugin_values import own_copy
+from boyd.plugin.plugin_boundary import own_copy
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from boyd.plugin.plugin_values import contain
+from boyd.plugin.plugin_boundary import contain
 
 _T = TypeVar("_T")
 

@@ -19,7 +19,7 @@ from boyd.phases.observe import Isolate
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.plugin import Context, Llm
 from boyd.plugin.context import IdentitySigner
-from boyd.plugin.plugin_values import contain
+from boyd.plugin.plugin_boundary import contain
 from boyd.runtime.approvals.approval_gateway import ReadOnlyApprovals, StoredApprovalGateway
 from boyd.runtime.leases import LeasedLedger, Leases
 from boyd.security.approval_signatures import ApprovalSigner

@@ -32,7 +32,7 @@ from boyd.phases.gate import annotate, conclude, judge, refuse
 from boyd.phases.observe import Batch, ObserverResult
 from boyd.phases.phase_context import HOOK_TIMEOUT, PastActions, PhaseContext, describe
 from boyd.plugin import Action
-from boyd.plugin.plugin_values import contain
+from boyd.plugin.plugin_boundary import contain
 from boyd.runtime import ending
 from boyd.runtime.autonomy.case_waits import CaseDraws
 from boyd.runtime.engine import Engine

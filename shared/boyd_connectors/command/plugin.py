@@ -27,7 +27,7 @@ from boyd.models.effect import EffectChecks
 from boyd.plugin import Action, Context, Observer, Plugin, Secret
 from boyd.plugin.components import Concurrency, Scope
 from boyd.plugin.composed_action import NoParams
-from boyd.plugin.plugin_values import params_to_json
+from boyd.plugin.plugin_boundary import params_to_json
 from boyd.plugins.results import uncertain
 from boyd.plugins.schema_params import SchemaAction, SchemaParams, check_schema
 from boyd.plugins.shell import runner

@@ -6,7 +6,7 @@ from typing import Any
 
 from boyd import Agent, Observation, Plugin, action, observer, orienter, strategy
 from boyd.models import Decision, Situation, SituationAssessment
-from boyd.plugin.plugin_values import own_copy
+from boyd.plugin.plugin_boundary import own_copy
 from boyd.testing import Lab
 from kit import seen
 

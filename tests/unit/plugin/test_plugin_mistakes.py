@@ -23,7 +23,7 @@ from boyd.models import CallRequest, EndpointReply, EndpointRequest, LoopResult
 from boyd.models.investigation import Result
 from boyd.phases import phase_context
 from boyd.plugin import Action, Endpoint, Observer, Orienter, Strategy, Tool
-from boyd.plugin.plugin_values import own_copy
+from boyd.plugin.plugin_boundary import own_copy
 from boyd.testing import TESTER, Lab
 from boyd.testing.model_server import call as tool_call
 from boyd.testing.model_server import say

@@ -17,7 +17,7 @@ from boyd.errors import PluginError
 from boyd.llm.toolbox import Toolbox
 from boyd.models import ActionResult, ApprovalItem
 from boyd.plugin import PluginHost
-from boyd.plugin.plugin_values import validate
+from boyd.plugin.plugin_boundary import validate
 from boyd.plugins.mcp_client.remote_server import RemoteServer
 from boyd.plugins.mcp_client.remote_tools import Arguments, mistakes
 from boyd.plugins.mcp_client.tool_descriptions import ambiguous, digest, flaw, visible

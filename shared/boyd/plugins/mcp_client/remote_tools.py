@@ -20,7 +20,7 @@ from boyd import naming
 from boyd.errors import ConfigError, PluginError
 from boyd.models import ActionResult, ApprovalItem, Catalog, JsonObject
 from boyd.plugin import Context, Plugin
-from boyd.plugin.plugin_values import params_to_json
+from boyd.plugin.plugin_boundary import params_to_json
 from boyd.plugins.mcp_client.remote_server import (
     RemoteServer,
     ServerFailure,

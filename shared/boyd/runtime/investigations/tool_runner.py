@@ -17,7 +17,7 @@ from boyd.models.investigation import ToolObservation, ToolStatus
 from boyd.phases import act, time_limit
 from boyd.phases.phase_context import describe
 from boyd.plugin import Action, Tool
-from boyd.plugin.plugin_values import validate
+from boyd.plugin.plugin_boundary import validate
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.action_jobs import run_action
 from boyd.store import ItemAnswer

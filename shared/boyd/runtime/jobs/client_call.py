@@ -24,7 +24,7 @@ from boyd.phases import act, action_call, time_limit
 from boyd.phases.act import Ledger
 from boyd.phases.phase_context import describe
 from boyd.plugin import Perform
-from boyd.plugin.plugin_values import unchecked
+from boyd.plugin.plugin_boundary import unchecked
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.action_jobs import give_up_execution, in_turn, run_action
 from boyd.runtime.jobs.job_runner import Done, Fields

@@ -15,7 +15,7 @@ from boyd import naming
 from boyd.errors import StoreUnavailable
 from boyd.models import Fence
 from boyd.phases.phase_context import describe
-from boyd.plugin.plugin_values import contain
+from boyd.plugin.plugin_boundary import contain
 from boyd.runtime.engine import Engine
 from boyd.runtime.leases import PUT_BACK_MARGIN
 from boyd.store import RunEnding, Stale, StillRunning, StuckJob

@@ -1,4 +1,4 @@
-"""Values that pass between plugins and Boyd: validated, and copied so that nobody shares them."""
+"""The border to the code of plugins: what goes in and comes out, and what it may raise."""
 
 from __future__ import annotations
 
