@@ -140,26 +140,15 @@ def _read_now(ctx: RequestContext, ids: list[str]) -> list[ApprovalItem]:
     return [for_reader(ctx, item) for item in items]
 
 
-_LAST = float("inf")
-
-
-def _deadline(item: PendingApproval) -> float:
-    return item.expires_at.timestamp() if item.expires_at else _LAST
-
-
-def _age(item: PendingApproval) -> float:
-    return item.created_at.timestamp()
-
-
 def _risk(item: PendingApproval) -> int:
     # Nobody knows how bad an unknown risk is.
     return -LEVELS.index(item.risk) if item.risk in LEVELS else -len(LEVELS)
 
 
 _ORDERS: dict[Order, Callable[[PendingApproval], Any]] = {
-    "deadline": lambda item: (_deadline(item), _age(item), item.id),
-    "risk": lambda item: (_risk(item), _deadline(item), item.id),
-    "age": lambda item: (_age(item), item.id),
+    "deadline": lambda item: (item.deadline, item.created_at, item.id),
+    "risk": lambda item: (_risk(item), item.deadline, item.id),
+    "age": lambda item: (item.created_at, item.id),
 }
 
 

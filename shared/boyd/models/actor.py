@@ -175,6 +175,9 @@ class Permission(Model):
     reason: str
 
 
+_UNLIMITED = Permission(allowed=True, reason="no rights are set: scopes alone decide")
+
+
 @dataclass(frozen=True)
 class GroupRights:
     """The rights of groups in the settings; those of a key come before them."""
@@ -195,7 +198,7 @@ class GroupRights:
         """Decide whether the rights of *actor* allow it; without a *target*, on any target."""
         limits = self.limits(actor)
         if limits is None:
-            return Permission(allowed=True, reason="no rights are set: scopes alone decide")
+            return _UNLIMITED
         source, advice = self._source(actor)
         if right := find_right(limits, verb, action, target):
             return Permission(allowed=True, right=right, reason=f"{source} may {right!r}")

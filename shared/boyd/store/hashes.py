@@ -108,19 +108,24 @@ def reading(name: str) -> Iterator[None]:
     try:
         yield
     except _MISTAKES as error:
-        raise UnreadableRecord(f"{name} cannot be read: {_in_short(error)}") from error
+        raise _unreadable(name, error) from error
 
 
 def readable(name: str, read: Callable[[_S], _T], record: _S) -> _T | None:
     """The *record* as *read* makes it of it; None, with a note, when it cannot be read."""
     try:
-        with reading(name):
-            return read(record)
+        return read(record)
     except StoreUnavailable:
         raise
     except StoreError as error:
         note_unreadable(name, error)
-        return None
+    except _MISTAKES as error:
+        note_unreadable(name, _unreadable(name, error))
+    return None
+
+
+def _unreadable(name: str, error: Exception) -> UnreadableRecord:
+    return UnreadableRecord(f"{name} cannot be read: {_in_short(error)}")
 
 
 def note_unreadable(name: str, error: object) -> None:
@@ -217,10 +222,6 @@ BYTE_BUDGET = 8 * 1024 * 1024
 STEP = 1024 * 1024
 
 
-#: What stands for a key of another type in the reply of `read_hashes`.
-_FOREIGN = ["", ""]
-
-
 class ByteBudget:
     """The bytes that a page may still read."""
 
@@ -243,19 +244,27 @@ class ByteBudget:
         done = 0
         while done < len(ids) and not self.full:
             left = ids[done:]
-            for flat in self._scripts.run(
+            size, *rows = self._scripts.run(
                 "read_hashes",
                 first=self._scripts.keys.of(kind, left[0]),
                 kind=kind,
                 bytes=min(STEP, self._left),
                 fields=fields,
                 ids=left,
-            ):
-                self._left -= sum(len(text.encode(errors="replace")) for text in flat)
-                if flat == _FOREIGN:
+            )
+            self._left -= size
+            for row in rows:
+                if row is None:
                     note_unreadable(f"{kind} {ids[done]}", "its key holds something else")
                 done += 1
-                yield {} if flat == _FOREIGN else pairs(flat)
+                yield _hash(row or [], fields)
+
+
+def _hash(row: list[Any], fields: Sequence[str]) -> dict[str, str]:
+    """A hash from its row in the reply of `read_hashes`."""
+    if not fields:
+        return pairs(row)
+    return {name: text for name, text in zip(fields, row, strict=False) if text is not None}
 
 
 #: The most hashes to scan for one page with filters.

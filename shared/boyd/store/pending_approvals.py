@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from functools import lru_cache, partial
+from functools import cache, partial
+from typing import NamedTuple
 
-from boyd.models import Actor, ApprovalOutcome, ApprovalPolicy, Level, from_ms
+from boyd.models import Actor, ApprovalOutcome, ApprovalPolicy, Level
 from boyd.models.approval import refuse
 from boyd.store.hashes import ByteBudget, read_page, readable
 from boyd.store.keys import Keys
@@ -17,15 +17,20 @@ from boyd.store.timing import ServerClock
 
 #: The most approvals of one agent that are read; those with the latest deadlines are left out.
 MOST = 5000
-_FIELDS = ("status", "title", "actionId", "risk", "target", "createdAt", "version", "required")
+_FIELDS = (
+    *("status", "title", "actionId", "risk", "target", "createdAt", "expiresAt", "version"),
+    *("required", "requestedBy"),
+)
+_Refusal = Callable[[str, str, bool], ApprovalOutcome | None]
 
 
-@dataclass(frozen=True)
-class PendingApproval:
+class PendingApproval(NamedTuple):
     """A pending approval in brief.
 
     Attributes:
         title: what approving it does; approvals with one title are of one action.
+        created_at: in milliseconds since the epoch.
+        deadline: likewise; infinity if it has none.
         refusal: the outcome with which the reader's approval would be refused now, if any.
     """
 
@@ -35,8 +40,8 @@ class PendingApproval:
     title: str
     risk: Level | None
     target: str
-    created_at: datetime
-    expires_at: datetime | None
+    created_at: float
+    deadline: float
     version: int
     refusal: ApprovalOutcome | None
 
@@ -65,24 +70,21 @@ class PendingApprovals:
         places = read_page(self._scripts, self._keys.approvals_pending, None, MOST, False)
         now = self._clock.now().timestamp() * 1000
         names = [name for name, deadline in places if deadline > now]
-        voted = f"vote:{reader.principal}"
-        fields = [*_FIELDS, "requestedBy", "expiresAt", voted]
-        hashes = list(ByteBudget(self._scripts).read("approval", names, fields))
+        vote = f"vote:{reader.principal}"
+        hashes = list(ByteBudget(self._scripts).read("approval", names, [*_FIELDS, vote]))
+        refusal = cache(partial(_refusal, reader))
         read = (
-            readable(f"approval {name}", partial(self._read, name, reader=reader), texts)
+            readable(f"approval {name}", partial(self._read, name, vote, refusal), texts)
             for name, texts in zip(names, hashes, strict=False)
         )
         items = [item for item in read if item is not None]
         return PendingPage(items, len(places) == MOST or len(hashes) < len(names))
 
     def _read(
-        self, name: str, texts: Mapping[str, str], *, reader: Actor
+        self, name: str, vote: str, refusal: _Refusal, texts: Mapping[str, str]
     ) -> PendingApproval | None:
         if texts.get("status") != "pending":
             return None
-        has_voted = f"vote:{reader.principal}" in texts
-        requesters = texts.get("requestedBy", "").split()
-        expiry = texts.get("expiresAt")
         risk: Level | None = texts.get("risk")  # type: ignore[assignment]
         return PendingApproval(
             agent_id=self._agent_id,
@@ -91,13 +93,15 @@ class PendingApprovals:
             title=texts.get("title") or texts["actionId"],
             risk=risk,
             target=texts.get("target", ""),
-            created_at=from_ms(float(texts["createdAt"])),
-            expires_at=from_ms(float(expiry)) if expiry else None,
+            created_at=float(texts["createdAt"]),
+            deadline=float(texts.get("expiresAt", "inf")),
             version=int(texts["version"]),
-            refusal=refuse(reader, _policy(texts["required"]), requesters, has_voted),
+            refusal=refusal(texts["required"], texts.get("requestedBy", ""), vote in texts),
         )
 
 
-@lru_cache(maxsize=1000)
-def _policy(text: str) -> ApprovalPolicy:
-    return ApprovalPolicy.model_validate(json.loads(text), extra="ignore")
+def _refusal(
+    reader: Actor, policy: str, requesters: str, has_voted: bool
+) -> ApprovalOutcome | None:
+    required = ApprovalPolicy.model_validate(json.loads(policy), extra="ignore")
+    return refuse(reader, required, requesters.split(), has_voted)

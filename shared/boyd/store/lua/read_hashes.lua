@@ -3,46 +3,26 @@
 -- bytes      when they have so many, no more are read
 -- fields     to read; none: all of them
 -- ids        of the hashes; the key is that of the first
--- Returns {{field, value, ...}, ...}, as many as were read; an empty one for a hash that is not there, {'', ''} for
--- a key of another type
+-- Returns {bytes, hash, ...}, with as many hashes as were read: {value, ...}, false for a field that is not there, or
+--         {field, value, ...} if all are read; false for a key of another type
 local first = unpack(KEYS)
 local kind, bytes, fields = unpack(ARGV, 1, 3)
 -- @include keys rest
 local ids = rest(4)
 fields = cjson.decode(fields)
-local room = tonumber(bytes)
-local found = {}
-
--- read(hash): return a hash as {field, value, ...}.
-local function read(hash)
-  if #fields == 0 then
-    return redis.pcall('HGETALL', hash)
-  end
-  local flat = {}
-  local values = redis.pcall('HMGET', hash, unpack(fields))
-  if values.err then
-    return values
-  end
-  for i, value in ipairs(values) do
-    if value then
-      flat[#flat + 1] = fields[i]
-      flat[#flat + 1] = value
-    end
-  end
-  return flat
-end
+local limit, size = tonumber(bytes), 0
+local hashes = {0}
 
 for i, id in ipairs(ids) do
-  local flat = read(i == 1 and first or key(kind, id))
-  if flat.err then
-    flat = {'', ''}
+  local hash = i == 1 and first or key(kind, id)
+  local values = #fields == 0 and redis.pcall('HGETALL', hash) or redis.pcall('HMGET', hash, unpack(fields))
+  hashes[i + 1] = not values.err and values
+  for _, text in ipairs(hashes[i + 1] or {}) do
+    size = size + (text and #text or 0)
   end
-  found[#found + 1] = flat
-  for _, text in ipairs(flat) do
-    room = room - #text
-  end
-  if room <= 0 then
+  if size >= limit then
     break
   end
 end
-return found
+hashes[1] = size
+return hashes
