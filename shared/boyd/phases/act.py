@@ -503,9 +503,8 @@ class _Attempt:
         return record.counting(self.request.decision.confidence, rule, scope)
 
     def _is_bound(self) -> bool:
-        """Report whether holds bind it: a person who approves an action decides to repeat it."""
-        free = self._undoes_something or self.request.approved
-        return not free and self.ctx.agent.may_hold(self.action)
+        """Report whether holds bind it, if it has any: a person who approves decides to repeat it."""
+        return not (self._undoes_something or self.request.approved)
 
     def _concurrency(self, plan: VerificationPlan | None) -> Concurrency | None:
         limit, request, undoes = self.action.in_flight_limit, self.request, self._undoes_something

@@ -22,7 +22,7 @@ from boyd.models.base import Level
 from boyd.models.effect import EffectChecks
 from boyd.plugin import Action, Strategy
 from boyd.testing import Lab
-from kit import choice, overdue, person, plugin
+from kit import Recorder, choice, overdue, person, plugin
 
 ACTION = "p:mend"
 #: The most rounds of a row, and rounds without anything new after which it ends.
@@ -410,6 +410,19 @@ def test_a_lying_action_is_judged_truly_and_its_harm_is_not_repeated(row: Row) -
         assert world.calls == 1
     if row.verdict == "cannot tell":
         assert world.calls <= 2
+
+
+def test_harm_is_not_repeated_by_a_newer_plugin_that_cannot_verify() -> None:
+    world = World(Row("harms", "b|h", "harms", "worse", rollback="works"))
+    world.live()
+    newer = Recorder()
+    wants = Strategy(name="s", decide=lambda: choice(ACTION, params={"host": "web"}))
+    own = plugin(wants, newer.action("mend", params=Target, target="host"))
+    lab = Lab(Agent("test", plugins=[own]), client=world.client)
+
+    [result] = lab.run().action_results
+
+    assert (result.prevented, newer.calls) == ("held", [])
 
 
 def test_the_matrix_has_every_kind_of_lie() -> None:
