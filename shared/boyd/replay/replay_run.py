@@ -41,8 +41,13 @@ _OLD = 7 * 86_400.0
 
 #: The order of sets depends on it, and two replays have to say the same.
 _FIRST: Mapping[str, str] = {"PYTHONHASHSEED": "0"}
-#: A process that judges differences again has sets in another order and another local time.
-_TWIN: Mapping[str, str] = {"PYTHONHASHSEED": "1", "TZ": "Etc/GMT-9"}
+#: Processes that judge differences again have sets in other orders and other local times. One is
+#: not enough: it has the same order of a small set too often.
+_TWINS: Sequence[Mapping[str, str]] = (
+    {"PYTHONHASHSEED": "1", "TZ": "Etc/GMT-9"},
+    {"PYTHONHASHSEED": "2", "TZ": "Etc/GMT+5"},
+    {"PYTHONHASHSEED": "3", "TZ": "Asia/Kolkata"},
+)
 _UNSTABLE = "it depends on the order of a set, a hash, an address or the local time zone"
 
 #: Is told the number of iterations that were judged.
@@ -139,9 +144,10 @@ class ShadowPool:
         self._all = [_ShadowProcess(task)]
         self.hello = self._all[0].hello
         self._idle.put(self._all[0])
-        self._twins: SimpleQueue[_ShadowProcess | None] = SimpleQueue()
+        self._twins: list[SimpleQueue[_ShadowProcess | None]] = [SimpleQueue() for _ in _TWINS]
         for number in range(jobs):
-            self._twins.put(None)  # started when it is needed
+            for twins in self._twins:
+                twins.put(None)  # started when it is needed
             if number:
                 self._idle.put(None)  # likewise
         self._threads = ThreadPoolExecutor(jobs)
@@ -188,19 +194,32 @@ class ShadowPool:
 
     def _judge_now(self, records: Sequence[str]) -> list[ReplayedIteration]:
         judgements = self._judge_in(self._idle, records)
+        if not self.in_order:
+            for twins, env in zip(self._twins, _TWINS, strict=True):
+                self._judge_again(twins, env, records, judgements)
+        return judgements
+
+    def _judge_again(
+        self,
+        twins: SimpleQueue[_ShadowProcess | None],
+        env: Mapping[str, str],
+        records: Sequence[str],
+        judgements: list[ReplayedIteration],
+    ) -> None:
+        """Replace the *judgements* of differences that another process does not find."""
         differing = [
             place
             for place, judgement in enumerate(judgements)
-            if judgement.differences and judgement.after and not self.in_order
+            if judgement.differences and judgement.after
         ]
-        if differing:
-            again = self._judge_in(self._twins, [records[place] for place in differing], _TWIN)
-            for place, twin in zip(differing, again, strict=True):
-                if _outcome(twin) != _outcome(judgements[place]):
-                    judgements[place] = judgements[place].patched(
-                        {"differences": ["cannot tell"], "after": None, "why": _UNSTABLE}
-                    )
-        return judgements
+        if not differing:
+            return
+        again = self._judge_in(twins, [records[place] for place in differing], env)
+        for place, twin in zip(differing, again, strict=True):
+            if _outcome(twin) != _outcome(judgements[place]):
+                judgements[place] = judgements[place].patched(
+                    {"differences": ["cannot tell"], "after": None, "why": _UNSTABLE}
+                )
 
     def _judge_in(
         self,

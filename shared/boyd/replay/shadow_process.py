@@ -36,6 +36,7 @@ from boyd.replay.carried_past import CarriedPast
 from boyd.replay.differences import judge
 from boyd.replay.playback import UnrecordedRead
 from boyd.replay.shadow import CannotTell, Shadow
+from boyd.replay.world_watch import watch_calls_of_c
 from boyd.sandbox.kernel import confine
 from boyd.sandbox.subprocess_call import follow_parent
 from boyd.settings.secret_references import ReferencesOnly, use_reader
@@ -75,6 +76,8 @@ _ACTS = {
 }
 #: Audit events that look at files.
 _LOOKS = ("os.listdir", "os.scandir", "sqlite3.connect")
+#: Audit events of functions that a plugin looks up in a library of C.
+_NATIVE = ("ctypes.dlopen", "ctypes.dlsym")
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 #: Files of code and of libraries, which may be read at any time.
 _CODE = (".py", ".pyc", ".so")
@@ -110,6 +113,8 @@ class ActionGuard:
             place = _ACTS[event]
             target = "" if place is None or place >= len(args) else f" {args[place]!r}"
             self._refuse(f"tries {event}{target}")
+        elif self.judging and event in _NATIVE:
+            self._refuse("uses functions of C libraries, of which nothing is known")
         elif self.judging and event in _LOOKS and not _is_searched(args[0]):
             self._refuse(f"looks at {args[0]!r}, which was not recorded")
 
@@ -191,6 +196,7 @@ def main() -> None:
     task = ShadowTask.from_json(sys.stdin.readline())
     sys.path[:] = task.paths or sys.path
     confined_by = confine()
+    watch_calls_of_c()
     judging = _Judging(task)
     try:
         hello = judging.load().patched({"confined_by": [*confined_by, "audit hook"]})

@@ -1,24 +1,31 @@
 """Refuses what components read of the world while they are replayed: clocks, chance, files.
 
 Python tells a profiler of every call, also of functions in C, whatever name they were imported by.
-Only components and hooks are watched, so that it costs the rest nothing.
+Only components and hooks are watched, so that it costs the rest nothing. It does not tell of calls
+that C makes, as `map` and `functools.partial` do: `watch_calls_of_c` is for these.
 """
 
 from __future__ import annotations
 
+import _thread
+import ctypes
 import gc
+import grp
+import logging
 import os
 import platform
+import posix
+import pwd
 import random
 import resource
 import socket
 import sys
 import time
 import uuid
-from collections.abc import Callable
-from datetime import date
+from collections.abc import Callable, Iterator
+from datetime import date, datetime
 from functools import wraps
-from types import CodeType, FrameType
+from types import BuiltinFunctionType, CodeType, FrameType
 from typing import Any, NoReturn
 
 #: Is told what a component does, and raises.
@@ -29,18 +36,29 @@ _CLOCKS = (
     *("process_time", "process_time_ns", "thread_time", "thread_time_ns"),
     *("clock_gettime", "clock_gettime_ns"),
 )
-_SYSTEM = (
-    *("stat", "lstat", "fstat", "statvfs", "access", "readlink", "getcwd", "getloadavg"),
-    *("cpu_count", "sched_getaffinity", "times", "uname", "getpid", "getppid"),
-    *("urandom", "getrandom", "getuid", "geteuid", "getgid", "getegid", "getlogin"),
+#: Functions of the system that tell nothing, or of whose use the audit hook tells.
+_HARMLESS = (
+    *("fspath", "_path_normpath", "strerror", "waitstatus_to_exitcode", "putenv", "unsetenv"),
+    *("open", "close", "read", "write", "listdir", "scandir", "register_at_fork"),
 )
+
+
+def _system_calls() -> Iterator[tuple[object, str]]:
+    for module, shown in ((posix, "os"), (pwd, "pwd"), (grp, "grp"), (resource, "resource")):
+        for name, function in vars(module).items():
+            if isinstance(function, BuiltinFunctionType) and name not in _HARMLESS:
+                yield function, f"{shown}.{name}"
+
+
 #: Functions that read something, with their names.
 _READERS: dict[object, str] = {
     **{getattr(time, name): f"time.{name}" for name in _CLOCKS},
-    **{getattr(os, name): f"os.{name}" for name in _SYSTEM if hasattr(os, name)},
+    **dict(_system_calls()),
     getattr(uuid, "_generate_time_safe", None): "uuid.uuid1",
     socket.gethostname: "socket.gethostname",
-    resource.getrusage: "resource.getrusage",
+    # Nothing tells what another thread reads.
+    _thread.start_new_thread: "threads",
+    getattr(_thread, "start_joinable_thread", None): "threads",
 }
 #: Those that read the clock if they are called with that many arguments.
 _CLOCKS_WITHOUT: dict[object, int] = {
@@ -50,6 +68,7 @@ _CLOCKS_WITHOUT: dict[object, int] = {
     time.asctime: 0,
     time.strftime: 1,
 }
+_WATCHED = _READERS.keys() | _CLOCKS_WITHOUT.keys()
 _CLOCK_METHODS = ("now", "utcnow", "today")
 _SEED = random.Random.seed.__code__
 #: Functions of Python that read something, some of them only when they are first called.
@@ -59,11 +78,55 @@ _PYTHON_READERS: dict[CodeType, str] = {
         for name in ("__getitem__", "__iter__", "__len__", "copy", "__repr__")
     },
     platform.uname.__code__: "platform.uname",
+    logging.LogRecord.__init__.__code__: "the time of a log record",
+    logging.makeLogRecord.__code__: "the time of a log record",
 }
 #: Modules that look at the world without telling the component.
 _SILENT = ("importlib", "zipimport", "linecache", "logging", "warnings", "traceback", "zoneinfo")
 #: Likewise, if the call is their own and not that of a function that they call.
 _SILENT_ITSELF = ("pydantic._internal.", "pydantic.plugin.", "boyd.replay.", "boyd.text.redaction")
+
+
+class _InPython:
+    """A function of C, which calls it from here, so that Python tells of it."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        return self.function(*args, **options)
+
+
+def _clock_in_python(method: Any) -> Any:
+    def read(kind: type, *args: Any, **options: Any) -> Any:
+        return method.__get__(None, kind)(*args, **options)
+
+    return classmethod(read)
+
+
+_CALLS = (_InPython.__call__.__code__, _clock_in_python(None).__func__.__code__)
+#: The sets in which Python looks up what functions of the system can do.
+_ABILITIES = (os.supports_fd, os.supports_dir_fd, os.supports_follow_symlinks)
+
+
+def watch_calls_of_c() -> None:
+    """Have Python tell of calls that C makes, for the rest of this process.
+
+    Methods of `datetime` cannot be replaced but in the dicts of its classes.
+    """
+    for module in (time, os, pwd, grp, resource):
+        for name, function in [*vars(module).items()]:
+            if isinstance(function, BuiltinFunctionType) and function in _WATCHED:
+                watched: Any = _InPython(function)
+                setattr(module, name, watched)
+                for functions in _ABILITIES:
+                    if function in functions:
+                        functions.add(watched)
+    for kind in (date, datetime):
+        [names] = gc.get_referents(vars(kind))
+        for name in names.keys() & set(_CLOCK_METHODS):
+            names[name] = _clock_in_python(names[name])
+        ctypes.pythonapi.PyType_Modified(ctypes.py_object(kind))
 
 
 class WorldWatch:
@@ -106,12 +169,12 @@ class _CallWatch:
     def look(self, frame: FrameType, event: str, function: Any) -> None:
         """Refuse a call that reads what was not recorded."""
         if event == "c_call":
-            read = self._native_read(frame, function)
+            read, caller = self._native_read(frame, function), _caller(frame)
         elif event == "call":
-            read = self._read(frame)
+            read, caller = self._read(frame), frame.f_back
         else:
             return
-        if read and not self._is_silent(frame):
+        if read and not self._is_silent(caller):
             self._refuse(f"{self._by} uses {read}, of which nothing was recorded")
 
     def _native_read(self, frame: FrameType, function: Any) -> str | None:
@@ -149,6 +212,13 @@ class _CallWatch:
         return False
 
 
+def _caller(frame: FrameType) -> FrameType | None:
+    """The frame that calls a function of C, by way of one of Python or not."""
+    return frame.f_back if frame.f_code in _CALLS else frame
+
+
 def _argument_count(frame: FrameType) -> int:
     """The number of arguments of the call that a frame makes now."""
+    if frame.f_code in _CALLS:
+        return sum(value is not None for value in frame.f_locals["args"])
     return frame.f_code.co_code[frame.f_lasti + 1]

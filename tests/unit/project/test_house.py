@@ -59,6 +59,7 @@ LIBRARY = {
     "rights per action, votes of revoked keys, and no approval while frozen": 300,
     "ticks of each agent at times of its own, and heartbeats with a digest": 90,
     "replay: where iterators stand, on each release of Python": 6,
+    "replay: what plugins read by way of C, in threads and log records; two more twins": 100,
 }
 #: The most modules in all packages; a feature that needs more adds a line that names it.
 MODULES = {

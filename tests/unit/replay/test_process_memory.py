@@ -216,7 +216,12 @@ def test_any_number_of_processes_finds_the_same(plugin: str, tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     "host",
-    ['"".join({"a", "b", "c", "d", "e"})', 'f"{ctx.now().astimezone():%H}"', 'str(hash("a"))[:9]'],
+    [
+        '"".join({"a", "b", "c", "d", "e"})',
+        'set("abcdefgh").pop()',
+        'f"{ctx.now().astimezone():%H}"',
+        'str(hash("a"))[:9]',
+    ],
 )
 def test_a_difference_that_another_process_does_not_find_cannot_be_judged(
     host: str, tmp_path: Path
