@@ -34,7 +34,7 @@ The docstring of an error is its default message.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 #: The exit status of a process that ends with `InitFailed`.
@@ -195,3 +195,17 @@ class Veto(Exception):
 
 class Overrun(BaseException):
     """The time limit of a component has expired."""
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield *error* and what is behind it, down to the error of the system.
+
+    HTTP libraries keep a cause as `reason` or among the arguments, not where Python looks for it.
+    """
+    visited: set[int] = set()
+    cause: object = error
+    while isinstance(cause, BaseException) and id(cause) not in visited:
+        yield cause
+        visited.add(id(cause))
+        inner = (getattr(cause, "reason", None), *cause.args, cause.__cause__, cause.__context__)
+        cause = next((item for item in inner if isinstance(item, BaseException)), None)

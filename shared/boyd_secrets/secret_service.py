@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import requests
 from pydantic import AfterValidator, Field
 
-from boyd.errors import SecretUnavailable
+from boyd.errors import SecretUnavailable, causes
 from boyd.outbound.guarded_session import BoundedSession, check_url
 from boyd.plugin import Secret
 from boyd.settings.model import is_loopback
@@ -74,7 +74,9 @@ def exchange(
             response = session.request(method, url, headers=dict(headers), data=body)
         except (requests.RequestException, OSError) as error:
             # Its text may hold the address with the path, and never more than a type is needed.
-            raise SecretUnavailable(f"{where} does not answer: {_cause(error)}") from None
+            *_, root = causes(error)
+            reason = f"{where} does not answer: {type(root).__name__}"
+            raise SecretUnavailable(reason) from None
     if response.is_redirect:
         raise SecretUnavailable(f"{where} answers with a redirect, which is not followed")
     try:
@@ -87,13 +89,3 @@ def exchange(
             raise SecretUnavailable(f"{where} answers {response.status_code} without a JSON object")
         answer = {}
     return response.status_code, answer
-
-
-def _cause(error: BaseException) -> str:
-    """The innermost reason of an error, by its type."""
-    while True:
-        inner = error.__cause__ or next((a for a in error.args if isinstance(a, Exception)), None)
-        inner = inner or getattr(error, "reason", None)
-        if not isinstance(inner, BaseException):
-            return type(error).__name__
-        error = inner

@@ -15,6 +15,7 @@ import requests
 from requests_hardened.ip_filter import InvalidIPAddress
 from standardwebhooks import Webhook
 
+from boyd.errors import causes
 from boyd.outbound.guarded_session import GuardedSession
 
 #: Bytes of a response that are read and discarded, so that the receiver can send it.
@@ -89,19 +90,9 @@ def _describe(error: Exception) -> str:
         return "the host's address is not public"
     if isinstance(error, requests.Timeout):
         return "no answer in time"
-    root = _root(error)
+    *_, root = causes(error)
     if isinstance(root, ssl.SSLError):
         return f"TLS: {root.strerror or root}"
     if isinstance(error, requests.ConnectionError) and isinstance(root, OSError):
         return f"no connection: {root.strerror or root}"
     return f"{type(root).__name__}: {root}"
-
-
-def _root(error: BaseException) -> BaseException:
-    """The original cause."""
-    while True:
-        inside = [getattr(error, "reason", None), *error.args[::-1], error.__cause__]
-        cause = next((item for item in inside if isinstance(item, BaseException)), None)
-        if cause is None:
-            return error
-        error = cause

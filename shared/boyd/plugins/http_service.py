@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from requests.auth import AuthBase
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, SSLError
 
-from boyd.errors import ConfigError
+from boyd.errors import ConfigError, causes
 from boyd.models import ActionResult, JsonObject
 from boyd.plugin import Context, Secret
 from boyd.plugins.results import uncertain
@@ -183,7 +183,7 @@ class HttpService:
             with response:
                 content = _read(response, time.monotonic() + self._timeout)
         except (requests.RequestException, HTTPError, OSError) as error:
-            message = f"{self._where} cannot be reached: {_cause(error)}"
+            message = f"{self._where} cannot be reached: {_root_cause(error)}"
             raise ServiceError(message, lost=not _is_unsent(error)) from None
         return self._answer(response, content), response.headers
 
@@ -230,9 +230,7 @@ def _is_unsent(error: BaseException) -> bool:
     return isinstance(reason or error, (ConnectTimeoutError, NewConnectionError, SSLError))
 
 
-def _cause(error: Exception) -> str:
+def _root_cause(error: Exception) -> str:
     """The innermost reason, which names no URL with its query."""
-    reason: BaseException = error
-    while reason.__context__ is not None:
-        reason = reason.__context__
+    *_, reason = causes(error)
     return f"{type(reason).__name__}: {reason}" if str(reason) else type(reason).__name__

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from pydantic import (
     model_validator,
 )
 
+from boyd.errors import causes
 from boyd.plugin import Plugin
 from boyd.plugin.discovery import import_object
 from boyd.plugin.http_session import Session, proxy_for
@@ -309,7 +310,7 @@ def _reason(endpoint: MonitoredEndpoint, error: Exception) -> str:
         return _too_slow(endpoint)
     if isinstance(error, requests.TooManyRedirects):
         return "too many redirects"
-    for cause in _causes(error):
+    for cause in causes(error):
         if isinstance(cause, OSError) and cause.errno and cause.strerror:
             return f"{_kind(error)}: {cause.strerror}"
     return _kind(error)
@@ -321,23 +322,6 @@ def _kind(error: Exception) -> str:
     if isinstance(error, requests.ConnectionError):
         return "connection failed"
     return f"request failed ({type(error).__name__})"
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The errors behind *error*: requests and urllib3 wrap the system's error several times."""
-    waiting, visited = [error], set[int]()
-    while waiting:
-        cause = waiting.pop()
-        if id(cause) not in visited:
-            visited.add(id(cause))
-            yield cause
-            linked = [
-                cause.__cause__,
-                cause.__context__,
-                getattr(cause, "reason", None),
-                *cause.args,
-            ]
-            waiting += [item for item in linked if isinstance(item, BaseException)]
 
 
 def _too_slow(endpoint: MonitoredEndpoint) -> str:

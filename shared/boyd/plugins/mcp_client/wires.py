@@ -26,6 +26,7 @@ from urllib3.exceptions import (
     NewConnectionError,
 )
 
+from boyd.errors import causes
 from boyd.models import JsonObject
 from boyd.outbound.guarded_session import GuardedSession, check_url
 from boyd.plugins.command import kill_group
@@ -168,7 +169,7 @@ class HttpWire:
         return {**packing, **self._version, **session}
 
     def _failure(self, error: Exception, late: bool) -> ServerFailure:
-        reasons = list(_causes(error))
+        reasons = list(causes(error))
         host = urlsplit(self._url).netloc
         if any(isinstance(reason, InvalidIPAddress) for reason in reasons):
             return ServerFailure(f"the address of {host} is not public; see allow_private")
@@ -276,19 +277,6 @@ def _check_status(response: requests.Response, body: bytes) -> JsonObject | None
 def _quote(body: bytes) -> str:
     text = " ".join(body[:_QUOTED].decode("utf-8", "replace").split())
     return f": {text}" if text else ""
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and what has caused it."""
-    visited: set[int] = set()
-    cause: BaseException | None = error
-    while cause is not None and id(cause) not in visited:
-        visited.add(id(cause))
-        yield cause
-        reason = getattr(cause, "reason", None) or next(
-            (argument for argument in cause.args if isinstance(argument, BaseException)), None
-        )
-        cause = reason if isinstance(reason, BaseException) else cause.__context__
 
 
 class StdioWire:
