@@ -503,7 +503,7 @@ class _Attempt:
         return record.counting(self.request.decision.confidence, rule, scope)
 
     def _is_bound(self) -> bool:
-        """Report whether holds bind it, if it has any: a person who approves decides to repeat it."""
+        """Report whether holds bind it: a person who approves it decides to repeat it."""
         return not (self._undoes_something or self.request.approved)
 
     def _concurrency(self, plan: VerificationPlan | None) -> Concurrency | None:
