@@ -41,7 +41,6 @@ end
 -- is_held(action, target, within): return true if a hold binds an action: the hold of its target, unless an execution with
 -- the prefix *within* caused it, or one on all targets.
 local function is_held(action, target, within)
-  -- Mostly nothing is.
   if redis.call('EXISTS', held_actions) == 0 then
     return false
   end
