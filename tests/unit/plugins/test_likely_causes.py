@@ -678,6 +678,30 @@ def test_it_abstains_again_when_it_is_no_longer_right() -> None:
     assert calibration.probability(pick) is None
 
 
+def test_it_learns_anew_after_two_failures_of_what_was_sure() -> None:
+    pick, calibration = Pick(0.0, "db", 0.97, "mail", 5), Calibration()
+    for number in range(60):
+        calibration = calibration.judge(float(number), pick, right=True, first_right=False)
+    for number in range(60, 62):
+        calibration = calibration.judge(float(number), pick, right=False, first_right=True)
+
+    assert calibration.reason_to_abstain() == f"0 of {LEAST_JUDGED} episodes have been judged"
+    assert calibration.judge(61.0, pick, right=False, first_right=True) == calibration
+
+
+def test_what_is_as_right_as_stated_is_hardly_ever_forgotten() -> None:
+    rng, forgotten = random.Random(3), 0
+    for share in (0.5, 0.7, 0.9, 0.97):
+        calibration = Calibration()
+        for number in range(1, 2000):
+            pick = Pick(0.0, "db", 0.97, "mail", 5)
+            before, right = calibration, rng.random() < share
+            calibration = before.judge(float(number), pick, right, first_right=not right)
+            forgotten += calibration.episodes < before.episodes
+
+    assert forgotten <= 8
+
+
 def test_an_episode_is_judged_once() -> None:
     pick = Pick(0.0, "db", 0.97, "mail", 5)
     once = Calibration().judge(7.0, pick, right=True, first_right=False)

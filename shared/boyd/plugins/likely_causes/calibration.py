@@ -26,6 +26,9 @@ _POOLED = 4.0
 _FADING = 0.99
 #: How many standard errors the forecasts have to be better by.
 _MARGIN = 2.0
+#: How much likelier the last outcomes have to be if first suspects are right half as often as
+#: stated, until all that was learned is forgotten: the logarithm.
+_SURPRISE = math.log(1000)
 
 
 def percent(share: float) -> str:
@@ -83,6 +86,8 @@ class Calibration(BaseModel):
         against: squared errors of the forecasts less those of two base rates: one in so many
             suspects, and the share of the first to deteriorate.
         latest: the episode that was judged last, by its beginning.
+        surprise: how much likelier the last outcomes are if first suspects are right half as often
+            as stated: the logarithm, at least 0.
     """
 
     episodes: int = 0
@@ -90,6 +95,7 @@ class Calibration(BaseModel):
     first: Share = Share()
     against: tuple[Loss, Loss] = (Loss(), Loss())
     latest: float = 0.0
+    surprise: float = 0.0
 
     @classmethod
     def read(cls, stored: Any) -> Self:
@@ -123,11 +129,16 @@ class Calibration(BaseModel):
         """The calibration after an *episode* of which became known whether the pick was the cause.
 
         *first_right* is the same for the first to deteriorate; None if that is not known. To judge
-        the latest episode again changes nothing: its worker may have been lost.
+        the latest episode again changes nothing: its worker may have been lost. When outcomes are
+        no longer as forecast, because the graph or the faults have changed, it begins anew.
         """
         if episode == self.latest:
             return self
-        error = (self._forecast(pick) - right) ** 2
+        forecast = self._forecast(pick)
+        surprise = self.surprise + math.log(0.5 if right else (1 - forecast / 2) / (1 - forecast))
+        if surprise > _SURPRISE:
+            return Calibration(latest=episode)
+        error = (forecast - right) ** 2
         differences = [error - (base - right) ** 2 for base in self._base_rates(pick)]
         place = bisect_right(BOUNDS, pick.score)
         bins = [*self.bins[:place], self.bins[place].add(right), *self.bins[place + 1 :]]
@@ -138,6 +149,7 @@ class Calibration(BaseModel):
             first=self.first if first_right is None else self.first.add(first_right),
             against=(one_in.add(differences[0]), first.add(differences[1])),
             latest=episode,
+            surprise=max(0.0, surprise),
         )
 
     def summary(self) -> JsonObject:
