@@ -13,7 +13,9 @@ import pytest
 from api_kit import Site, make_desk
 from boyd.intake import IntakeRequest, formats
 from boyd.models import Observation
+from boyd.store import IntakeLimits
 from boyd.store.keys import Keys
+from boyd_api.routes import intake_routes
 
 KEY = {"Idempotency-Key": "once"}
 PLAIN = {"source": "backup", "severity": "error", "data": {"job": "nightly"}}
@@ -441,9 +443,11 @@ def test_an_alert_is_remembered_for_minutes_so_that_reminders_are_observed(desk:
     assert observed_of(desk, alert("a")) == ["firing a"]
 
 
-def test_an_alert_refused_for_lack_of_room_is_taken_at_the_next_attempt(desk: Site) -> None:
-    for _ in range(2):
-        desk.post("/intake/json", [PLAIN] * 10_000)
+def test_an_alert_refused_for_lack_of_room_is_taken_at_the_next_attempt(
+    desk: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intake_routes, "IntakeLimits", lambda *_: IntakeLimits(observations=20))
+    desk.post("/intake/json", [PLAIN] * 20)
     body = {**ALERTS, "alerts": [alert("a")]}
     assert desk.post("/intake/alertmanager", body).status_code == 503
     desk.lab.run()

@@ -93,8 +93,10 @@ def test_runs_count(site: Site) -> None:
 
 
 def test_answers_that_are_kept_for_repetitions_count(site: Site) -> None:
+    services = site.services
+    services.settings = services.settings.model_copy(update={"principal_bytes": MIB // 16})
     codes = set()
-    for number in range(600):
+    for number in range(60):
         key = {"Idempotency-Key": f"key {number}"}
         codes.add(site.post("/loop/trigger", headers=key).status_code)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 from areas import ROOT
 from pytest_report import Outcome
 
+#: Only what these runs need: the plugins that are installed take longer than the tests.
+PLUGINS = ("-p", "no:cacheprovider", "-p", "xdist.plugin")
 FAILING = """
 import pytest
 
@@ -49,8 +52,9 @@ def outcome(folder: Path, code: str, *arguments: str) -> Outcome:
     path.unlink(missing_ok=True)
     command = [sys.executable, str(ROOT / "tests" / "pytest_report.py"), str(path)]
     done = subprocess.run(
-        [*command, "-p", "no:cacheprovider", *arguments],
+        [*command, *PLUGINS, *arguments],
         cwd=folder,
+        env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         check=False,
