@@ -59,7 +59,7 @@ class LightWorker:
         assert message.headers["task"] == TASKS["observe"]
         [_, *ids], *_ = body
         with _PROCESSOR:
-            self._steps.observe(*ids)
+            self._steps.run("observe", *ids)
 
 
 def main(agent: str, first: int, count: int) -> None:

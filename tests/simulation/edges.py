@@ -20,8 +20,8 @@ from celery.exceptions import Ignore
 from greenlet import getcurrent
 
 from boyd import Agent
-from boyd.messaging.celery_app import FOLLOWS, JOB, TASKS
-from boyd.messaging.dispatcher import BatchHint
+from boyd.messaging.celery_app import JOB, TASKS
+from boyd.messaging.dispatcher import FOLLOWS, BatchHint
 from boyd.models import Phase
 from boyd.phases import time_limit
 from boyd.runtime import leases

@@ -83,6 +83,7 @@ class AgentHost:
         self.name = naming.worker(settings.worker.host, os.getpid())
         self.role = role
         self.queues = _resolve_queues(consumes, settings.worker.host)
+        self.is_draining = False
         urls = settings.broker_urls or [settings.redis_url]
         self.agents = {
             name: agent
@@ -175,6 +176,16 @@ class AgentHost:
                         f"enforced: {problem}"
                     )
 
+    def _may_take(self, queue: str) -> bool:
+        """Check whether a thread that has ended a step may go on with the next, of that queue.
+
+        Processes of a pool do not: their time limit is that of one step, and they do not notice
+        that the worker stops.
+        """
+        if self.settings.worker.pool != "threads" or self.is_draining:
+            return False
+        return queue in self.queues
+
     def _engines(self) -> dict[str, Engine]:
         worker, callbacks = self.settings.worker, self.settings.callbacks
         sender = CallbackSender(callbacks.secrets, callbacks.allow_private, callbacks.timeout)
@@ -190,6 +201,7 @@ class AgentHost:
             thinking=max(1, worker.concurrency // 2),
             identity=_identity(self.settings, self.name),
             principal_bytes=self.settings.principal_bytes,
+            may_take=self._may_take,
         )
         leases = Leases(self.settings.timing.lease / 3)
         isolate = Isolation(self.settings, self.name)

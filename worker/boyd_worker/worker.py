@@ -24,7 +24,8 @@ from kombu.exceptions import OperationalError
 from redis.exceptions import NoPermissionError
 
 from boyd.errors import ConfigError, StoreError
-from boyd.messaging.celery_app import FOLLOWS, FORMAT, JOB, TASKS, WATCHED
+from boyd.messaging.celery_app import FORMAT, JOB, TASKS, WATCHED
+from boyd.messaging.dispatcher import FOLLOWS
 from boyd.models import Phase
 from boyd.phases.phase_context import HOOK_TIMEOUT
 from boyd.plugin import plugin_boundary
@@ -49,15 +50,6 @@ _OBEYED = {
     "enable_events",
 }
 
-_STEPS: dict[Phase, Callable[..., bool | None]] = {
-    "start": IterationSteps.start,
-    "observe": IterationSteps.observe,
-    "orient": IterationSteps.orient,
-    "decide": IterationSteps.decide,
-    "act": IterationSteps.act,
-    "complete": IterationSteps.complete,
-}
-
 
 def register(app: Celery, engines: Mapping[str, Engine]) -> None:
     """Register the tasks of those *engines*, by agent id, on *app*."""
@@ -69,7 +61,6 @@ def register(app: Celery, engines: Mapping[str, Engine]) -> None:
 
 
 def _task(phase: Phase, steps: Mapping[str, IterationSteps]) -> Callable[..., None]:
-    step = _STEPS[phase]
     chained = phase in FOLLOWS
 
     def run(*message: Any) -> None:
@@ -82,12 +73,12 @@ def _task(phase: Phase, steps: Mapping[str, IterationSteps]) -> Callable[..., No
             log.error("ignoring a message: %s", error)
             raise Ignore from None
         try:
-            goes_on = step(steps[agent_id], *ids)
+            goes_on = steps[agent_id].run(phase, *ids)
         except StoreError as error:
             log.warning("a step failed and will be resent: %s", error, extra={"agent": agent_id})
             goes_on = False
         if chained and not goes_on:
-            raise Ignore  # ends the chain: nothing to do, or the iteration has failed
+            raise Ignore  # ends the chain: nothing is left for the next task to do
 
     return run
 
@@ -285,6 +276,9 @@ def _connect(host: AgentHost, maintenance: Maintenance) -> None:
         names = ", ".join(host.agents)
         log.info("worker %s ready: agents %s, queues %s", host.name, names, host.queues)
 
+    def draining(**_: Any) -> None:
+        host.is_draining = True
+
     def stopping(**_: Any) -> None:
         maintenance.stop()
         log.info("worker %s is stopping", host.name)
@@ -298,6 +292,7 @@ def _connect(host: AgentHost, maintenance: Maintenance) -> None:
         """Keep Celery from configuring logging, as any receiver of this signal does."""
 
     signals.worker_ready.connect(ready, weak=False)
+    signals.worker_shutting_down.connect(draining, weak=False)
     signals.worker_shutdown.connect(stopping, weak=False)
     signals.worker_process_init.connect(child, weak=False)
     signals.setup_logging.connect(logging_is_ours, weak=False)

@@ -23,7 +23,7 @@ from kombu.connection import ConnectionPool, PooledConnection
 from kombu.exceptions import OperationalError
 
 from boyd.errors import ConfigError
-from boyd.messaging.dispatcher import BatchHint
+from boyd.messaging.dispatcher import FOLLOWS, BatchHint
 from boyd.models import Phase
 from boyd.store.server.connection import Address, mask_url, sentinel_options
 from boyd.text import queues
@@ -152,9 +152,6 @@ TASKS: dict[Phase, str] = {phase: f"boyd.{phase}" for phase in _PHASES}
 
 #: The task that takes a job.
 JOB = "boyd.job"
-
-#: The phase that follows in the same chain; all others send the next message themselves.
-FOLLOWS: dict[Phase, Phase] = {"orient": "decide", "act": "complete"}
 
 _TRANSPORT = {
     "priority_steps": [0],

@@ -9,6 +9,9 @@ from typing import Protocol
 from boyd.models import Phase
 from boyd.text import queues
 
+#: The phase that follows in the same chain; all others are sent in a message of their own.
+FOLLOWS: dict[Phase, Phase] = {"orient": "decide", "act": "complete"}
+
 
 @dataclass(frozen=True)
 class BatchHint:

@@ -66,6 +66,7 @@ class EngineSettings:
         thinking: threads that may wait for a model at the same time.
         identity: signs the identity tokens of its agents.
         principal_bytes: the storage budget of a principal.
+        may_take: whether this worker may go on with a step of that queue without its message.
     """
 
     worker: str
@@ -80,6 +81,7 @@ class EngineSettings:
     thinking: int = 4
     identity: IdentitySigner | None = None
     principal_bytes: int = 67_108_864
+    may_take: Callable[[str], bool] = lambda queue: False
 
 
 @dataclass(frozen=True)

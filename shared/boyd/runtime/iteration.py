@@ -2,7 +2,7 @@
 
 A step enters its phase with one script, runs the phase function, and leaves with one script that
 stores the outcome and makes the next phase due. A repeated or late message finds nothing to enter.
-The sweeper finds a step whose worker died.
+The sweeper finds a step whose worker died, and one that nobody took.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from datetime import datetime
 
 from boyd import naming
 from boyd.errors import StoreUnavailable
-from boyd.messaging.dispatcher import BatchHint
+from boyd.messaging.dispatcher import FOLLOWS, BatchHint
 from boyd.models import (
     NO_SITUATION,
     ActionResult,
@@ -61,8 +61,19 @@ log = logging.getLogger("boyd.runtime")
 _TO_DECIDE = ("iteration", "timeline", "situation", "problems", "blocks", "build")
 _TO_ACT = (*_TO_DECIDE, "decision", "trace", "runs", "unserved", "holdout", "gate")
 
-#: Runs a phase; True if the chain continues with the next phase.
-Work = Callable[[PhaseEntry, PhaseContext], bool]
+
+@dataclass(frozen=True)
+class NextStep:
+    """A phase that has become due under an epoch, and the queue of its message."""
+
+    phase: Phase
+    iteration: int
+    epoch: int
+    queue: str = queues.LOOP
+
+
+#: Runs a phase and leaves it; returns what follows, unless messages were sent or nothing does.
+Work = Callable[[PhaseEntry, PhaseContext], NextStep | None]
 
 
 @dataclass(frozen=True)
@@ -99,18 +110,45 @@ class IterationSteps:
         self._iterations = engine.store.iterations
         self._settings = engine.settings
         self._draws = CaseDraws(engine)
+        self._steps: dict[Phase, Callable[..., NextStep | None]] = {
+            "start": self.start,
+            "observe": self.observe,
+            "orient": self.orient,
+            "decide": self.decide,
+            "act": self.act,
+            "complete": self.complete,
+        }
 
-    def start(self, iteration: int, epoch: int) -> bool:
-        """Run the start phase: run hooks, plan the observe phase."""
+    def run(self, phase: Phase, *ids: int) -> bool:
+        """Run the step of a message, and those that follow it as long as this worker takes them.
+
+        A step that is left to others is sent to its queue, unless the chain of *phase* sends it.
+
+        Returns:
+            Whether that chain goes on.
+        """
+        step = self._steps[phase](*ids)
+        goes_on = step is not None and FOLLOWS.get(phase) == step.phase
+        while step and self._settings.may_take(step.queue):
+            goes_on = False
+            step = self._steps[step.phase](step.iteration, step.epoch)
+        if step and not goes_on:
+            self._engine.dispatcher.send(
+                self._agent.id, step.iteration, step.epoch, step.phase, step.queue
+            )
+        return goes_on
+
+    def start(self, iteration: int, epoch: int) -> NextStep | None:
+        """Run the start phase: run hooks, plan the observe phase and send its batches."""
         entry = self._enter(iteration, epoch, "start", ("iteration", "timeline", "trigger"))
         return self._run_under_lease(entry, self._start)
 
-    def observe(self, iteration: int, batch: int, attempt: int) -> None:
-        """Run one batch of the observe phase; the last one to complete sends orient."""
+    def observe(self, iteration: int, batch: int, attempt: int) -> NextStep | None:
+        """Run one batch of the observe phase; orient follows the last one to complete."""
         attempt_name = self._engine.attempt_name()
         entry = self._store.observers.enter_batch(iteration, batch, attempt, attempt_name)
         if entry is None:
-            return
+            return None
         work = Batch.from_json(entry.payload)
         ctx = PhaseContext(self._agent, "observe", self._engine.context, iteration)
 
@@ -133,25 +171,26 @@ class IterationSteps:
         completed = self._store.observers.complete_batch(
             iteration, batch, attempt, attempt_name, fields
         )
-        if completed and completed[0] == 0:
-            self._engine.dispatcher.send(self._agent.id, iteration, completed[1], "orient")
+        if not completed or completed[0] > 0:
+            return None
+        return NextStep("orient", iteration, completed[1])
 
-    def orient(self, iteration: int, epoch: int) -> bool:
+    def orient(self, iteration: int, epoch: int) -> NextStep | None:
         """Run the orient phase on the observations, runs and intake."""
         entry = self._iterations.enter_orient(iteration, epoch, self._engine.attempt_name())
         return self._run_under_lease(entry, self._orient)
 
-    def decide(self, iteration: int, epoch: int) -> bool:
-        """Run the decide phase and send act, or complete after a no-op."""
+    def decide(self, iteration: int, epoch: int) -> NextStep | None:
+        """Run the decide phase; act follows, or complete after a no-op."""
         entry = self._enter(iteration, epoch, "decide", _TO_DECIDE)
         return self._run_under_lease(entry, self._decide)
 
-    def act(self, iteration: int, epoch: int) -> bool:
+    def act(self, iteration: int, epoch: int) -> NextStep | None:
         """Run the act phase: execute the action or queue it for approval."""
         entry = self._enter(iteration, epoch, "act", _TO_ACT)
         return self._run_under_lease(entry, self._act)
 
-    def complete(self, iteration: int, epoch: int) -> bool:
+    def complete(self, iteration: int, epoch: int) -> NextStep | None:
         """Run the complete phase: hooks, runs, history, and a follow-up iteration if work waits."""
         entry = self._enter(iteration, epoch, "complete")
         return self._run_under_lease(entry, self._complete)
@@ -161,10 +200,10 @@ class IterationSteps:
     ) -> PhaseEntry | None:
         return self._iterations.enter(iteration, epoch, phase, self._engine.attempt_name(), fields)
 
-    def _run_under_lease(self, entry: PhaseEntry | None, work: Work) -> bool:
+    def _run_under_lease(self, entry: PhaseEntry | None, work: Work) -> NextStep | None:
         """Run an entered phase under its lease; an error fails the iteration."""
         if entry is None:
-            return False
+            return None
         record = entry.record
         ctx = PhaseContext(
             self._agent,
@@ -186,15 +225,14 @@ class IterationSteps:
                 return contain(lambda: work(entry, ctx))
             except StillRunning as running:
                 self._iterations.put_back(entry, running.seconds + PUT_BACK_MARGIN)
-                return False
+                return None
             except (StoreUnavailable, Stale):
                 raise  # not the phase's fault: the sweeper sends it again, or already has
             except Exception as error:
                 log.exception("%s failed", entry.phase, extra={"iteration": entry.iteration})
-                self._fail(entry, ctx, error)
-                return False
+                return self._fail(entry, ctx, error)
 
-    def _start(self, entry: PhaseEntry, ctx: PhaseContext) -> bool:
+    def _start(self, entry: PhaseEntry, ctx: PhaseContext) -> NextStep | None:
         ctx.run_hooks("on_loop_start")
         tick = entry.record.trigger == TICK
         due = observe.due(ctx, *self._last_runs(), entry.now, tick)
@@ -213,15 +251,15 @@ class IterationSteps:
                 **build_fields(self._engine.build),
             },
         )
-        if left:
-            hints = [BatchHint(k, 1, batch.queue) for k, batch in enumerate(plan.batches, 1)]
-            if hints:
-                self._engine.dispatcher.fan_out(self._agent.id, entry.iteration, hints)
-            else:
-                self._send(entry, "orient")
-        return False
+        if not left:
+            return None
+        hints = [BatchHint(k, 1, batch.queue) for k, batch in enumerate(plan.batches, 1)]
+        if not hints:
+            return _after(entry, "orient")
+        self._engine.dispatcher.fan_out(self._agent.id, entry.iteration, hints)
+        return None
 
-    def _orient(self, entry: PhaseEntry, ctx: PhaseContext) -> bool:
+    def _orient(self, entry: PhaseEntry, ctx: PhaseContext) -> NextStep | None:
         record = entry.record
         runs = [observe.observation_of_run(read_run(fields)) for fields in entry.runs]
         extra = [*record.intake, *runs]
@@ -231,15 +269,16 @@ class IterationSteps:
         ctx.phase = "orient"
         situation = orient.orient(ctx, observations)
         fields = {"added": observe.dump(added), **_problems(ctx), **self._tape(entry, ctx)}
-        return self._iterations.leave_orient(
+        left = self._iterations.leave_orient(
             entry,
             situation,
             self._health_after(record, entry.now),
             fields,
             orient.blind_plugins(ctx, record.observer_errors),
         )
+        return _after(entry, "decide") if left else None
 
-    def _decide(self, entry: PhaseEntry, ctx: PhaseContext) -> bool:
+    def _decide(self, entry: PhaseEntry, ctx: PhaseContext) -> NextStep | None:
         situation = entry.record.situation
         assert situation is not None, "orient stores a situation before decide is due"
         decision, trace = decide.decide(ctx, situation)
@@ -255,9 +294,7 @@ class IterationSteps:
             **_problems(ctx),
             **self._tape(entry, ctx),
         }
-        if self._iterations.leave(entry, following, fields, where.queue):
-            self._send(entry, following, where.queue or None)
-        return False
+        return self._leave(entry, following, fields, where.queue)
 
     def _destination(
         self, entry: PhaseEntry, ctx: PhaseContext, decision: Decision, trace: DecisionTrace
@@ -298,7 +335,7 @@ class IterationSteps:
             obstacle = queues.no_worker_message(queues.ACT)
         return _Destination(queues.LOOP, obstacle=obstacle, gate=gate)
 
-    def _act(self, entry: PhaseEntry, ctx: PhaseContext) -> bool:
+    def _act(self, entry: PhaseEntry, ctx: PhaseContext) -> NextStep | None:
         record = entry.record
         decision = record.decision
         assert decision is not None, "decide stores a decision before act is due"
@@ -327,9 +364,9 @@ class IterationSteps:
             **_problems(ctx),
             **self._tape(entry, ctx),
         }
-        return self._iterations.leave(entry, "complete", fields)
+        return self._leave(entry, "complete", fields)
 
-    def _complete(self, entry: PhaseEntry, ctx: PhaseContext) -> bool:
+    def _complete(self, entry: PhaseEntry, ctx: PhaseContext) -> None:
         result = entry.record.result(self._agent.id, entry.now)
         ctx.run_hooks("on_loop_complete", result=result)
         result = ending.with_known_outcome(self._store, entry.record, result)
@@ -337,15 +374,14 @@ class IterationSteps:
         ending.withdraw_cleared(self._engine, entry.record, result)
         store_results = entry.record.abandoned_phase is not None
         ending.end(self._engine, entry.fence, result, store_results)
-        return False
 
-    def _fail(self, entry: PhaseEntry, ctx: PhaseContext, error: Exception) -> None:
+    def _fail(self, entry: PhaseEntry, ctx: PhaseContext, error: Exception) -> NextStep | None:
         reason = f"{entry.phase} failed: {describe(error)}"
         if entry.phase == "complete":
             reason = entry.record.error or reason
             result = ending.failure_of(self._agent.id, entry.record, entry.now, reason)
             ending.end(self._engine, entry.fence, result)
-            return
+            return None
         fields = {"error": reason, **_problems(ctx), **self._tape(entry, ctx)}
         # A started action has had its effect, whatever failed after it.
         done = entry.phase == "act" and self._store.executions.settle(
@@ -353,16 +389,18 @@ class IterationSteps:
         )
         if done:
             fields |= ending.action_fields(self._engine, entry.record, done)
-        if self._iterations.leave(entry, "complete", fields):
-            self._send(entry, "complete")
+        return self._leave(entry, "complete", fields)
+
+    def _leave(
+        self, entry: PhaseEntry, following: Phase, fields: dict[str, str], queue: str = ""
+    ) -> NextStep | None:
+        left = self._iterations.leave(entry, following, fields, queue)
+        return _after(entry, following, queue or queues.LOOP) if left else None
 
     def _tape(self, entry: PhaseEntry, ctx: PhaseContext) -> dict[str, str]:
         """Return the fields for what the phase depended on."""
         build = self._engine.build
         return build_fields(build, entry.record.build, entry.phase) | _tape_fields(ctx)
-
-    def _send(self, entry: PhaseEntry, phase: Phase, queue: str | None = None) -> None:
-        self._engine.dispatcher.send(self._agent.id, entry.iteration, entry.epoch, phase, queue)
 
     def _last_runs(self) -> tuple[dict[str, float], dict[str, ObserverHealth]]:
         # A manual agent always runs every observer.
@@ -391,6 +429,10 @@ class IterationSteps:
         if phase != "act" or record.decision is None:
             return self._settings.phase_limit
         return self._engine.action_limit(record.decision.action)
+
+
+def _after(entry: PhaseEntry, phase: Phase, queue: str = queues.LOOP) -> NextStep:
+    return NextStep(phase, entry.iteration, entry.epoch, queue)
 
 
 def _result_field(result: ObserverResult, host: str) -> tuple[str, str]:

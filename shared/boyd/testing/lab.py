@@ -16,6 +16,7 @@ import fakeredis
 
 from boyd import runtime
 from boyd.agent import Agent
+from boyd.messaging.dispatcher import FOLLOWS
 from boyd.models import (
     Actor,
     LoopResult,
@@ -299,10 +300,8 @@ class Lab:
         if phase == "observe":  # the worker that consumes the queue of this batch
             queue = self.dispatcher.queues.get((ids[0], ids[1]), "")
             steps = self._observing.get(queue, self.steps)
-        goes_on = getattr(steps, phase)(*ids)
-        following = {"orient": "decide", "act": "complete"}.get(phase)
-        if goes_on and following:
-            self.dispatcher.hints.appendleft((following, *ids))
+        if steps.run(phase, *ids):
+            self.dispatcher.hints.appendleft((FOLLOWS[phase], *ids))
 
     def _engine(self, host: str, post: runtime.Post | None) -> runtime.Engine:
         settings = runtime.EngineSettings(_WORKER, host)

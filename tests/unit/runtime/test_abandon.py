@@ -21,11 +21,7 @@ def lab_in(phase: str, recorder: Recorder) -> Lab:
     lab = Lab(agent(sees("o", seen()), chooses(choice()), recorder.action()))
     lab.submit("a question")
     while lab.store.loop_control.status().phase != phase:
-        hint = lab.dispatcher.hints.popleft()
-        goes_on = getattr(lab.steps, hint[0])(*hint[1:])
-        if goes_on:
-            following = {"orient": "decide", "act": "complete"}[hint[0]]
-            lab.dispatcher.hints.appendleft((following, *hint[1:]))
+        lab.step()
     return lab
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from boyd import Agent, BoydError, ConfigError, Observation
 from boyd.agent import agent_from_file
 from boyd.errors import AgentPaused
 from boyd.models import Autonomy, RunRequest, utc_now
+from boyd.runtime import IterationSteps
 from boyd.store import Retention, Slot
 from boyd.store.keys import Keys
 from boyd.testing import Lab
@@ -69,6 +71,49 @@ def test_a_wrong_agent_file_says_what_is_wrong(tmp_path: Any, text: str, said: s
 def test_a_missing_agent_file_is_one_clear_line(tmp_path: Any) -> None:
     with pytest.raises(ConfigError, match="No such file"):
         agent_from_file(tmp_path / "none.toml")
+
+
+def _phases_sent(lab: Lab) -> list[str]:
+    """Run an iteration, and return the phases of which there were messages."""
+    lab.launcher.trigger("test")
+    sent = []
+    while lab.dispatcher.hints:
+        sent.append(lab.dispatcher.hints[0][0])
+        lab.step()
+    return sent
+
+
+@pytest.mark.parametrize(
+    ("consumed", "sent"),
+    [
+        ({"loop", "observe", "act"}, ["start", "observe"]),
+        ({"loop", "observe"}, ["start", "observe", "act"]),
+        ({"act"}, ["start", "observe", "orient", "decide", "complete"]),
+        (set(), ["start", "observe", "orient", "decide", "act", "complete"]),
+    ],
+)
+def test_a_worker_goes_on_without_messages_to_queues_that_it_consumes(
+    consumed: set[str], sent: list[str]
+) -> None:
+    does = Recorder()
+    lab = Lab(agent(sees("o", seen()), chooses(choice()), does.action()))
+    lab.engine.settings = replace(lab.engine.settings, may_take=consumed.__contains__)
+    lab.steps = IterationSteps(lab.engine)
+
+    assert _phases_sent(lab) == sent
+    assert len(does.calls) == 1
+
+
+def test_a_worker_that_drains_leaves_the_next_step_to_others() -> None:
+    does = Recorder()
+    lab = Lab(agent(sees("o", seen()), chooses(choice()), does.action()))
+    # The worker is told to stop while it decides.
+    answers = iter([True, True, False])
+    lab.engine.settings = replace(lab.engine.settings, may_take=lambda _: next(answers, False))
+    lab.steps = IterationSteps(lab.engine)
+
+    assert _phases_sent(lab) == ["start", "observe", "act", "complete"]
+    assert len(does.calls) == 1
 
 
 def test_agents_of_one_deployment_do_not_notice_each_other() -> None:
