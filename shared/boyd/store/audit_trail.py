@@ -94,12 +94,15 @@ class Audit:
             pipe = self._client.pipeline(transaction=False)
             pipe.hmget(keys.audit_head, ["hash", "seq", "by", "trimmedSeq"])
             pipe.xrange(keys.audit_open, count=most)
-            (stored, seq, by, trimmed), waiting = pipe.execute()
+            pipe.xrevrange(keys.audit, count=1)
+            (stored, seq, by, trimmed), waiting, last = pipe.execute()
         if not waiting:
             return 0
-        head = read_head(seq, stored)
-        if head is None:
-            head, by = self._last()
+        head = read_head(seq, stored) or START
+        end = Link.read(*last[0]) if last else None
+        if end and end.stands_at > head.seq:
+            # The head was lost, or is older than the chain: Redis has replayed a part of its log.
+            head, by = AuditHead(seq=end.stands_at, hash=end.hash), end.sealed_by
         if sealing.key is None and by not in (None, PLAIN):
             return 0  # only a process with the key can continue this chain
         links = list(self._build_links(head, waiting))
@@ -123,15 +126,6 @@ class Audit:
             link = seal(self._sealing, prev, seq, at, fields)
             yield link
             prev = link.hash
-
-    def _last(self) -> tuple[AuditHead, str | None]:
-        """The head read from the chain itself, for when the recorded head is lost."""
-        with translate_errors():
-            rows = self._client.xrevrange(self._keys.audit, count=1)
-        if not rows:
-            return START, None
-        link = Link.read(*rows[0])
-        return AuditHead(seq=link.stands_at, hash=link.hash), link.sealed_by
 
     def _to_trim(self, last: int, trimmed: int) -> Sequence[Any]:
         """The checkpoint that the cap requires: number, hash, proof; empty texts for none."""

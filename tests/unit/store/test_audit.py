@@ -18,7 +18,7 @@ from boyd.models import Actor, AuditEntry, AuditFilter, AuditHead
 from boyd.models.actor import actor_fields
 from boyd.settings.process_settings import load_settings
 from boyd.store import AgentStore, Audit, Sealing, Store
-from boyd.store.keys import AGENTS
+from boyd.store.keys import AGENTS, DEPLOYMENT, Keys
 
 ANN = Actor(
     principal="ann@example.com", key="k1", address="192.0.2.7", claims="bob", groups=["ops"]
@@ -315,6 +315,18 @@ def test_the_sealer_that_comes_second_starts_over(
     assert whole.audit_trail.seal() == 1
     assert [entry.kind for entry in whole.audit_trail.entries()] == ["test"] * 4 + ["late"]
     assert whole.audit_trail.verify().ok
+
+
+def test_sealing_goes_on_from_the_end_of_a_chain_that_is_newer_than_its_head(whole: Store) -> None:
+    chain, head = filled(whole.audit_trail, 3), Keys(DEPLOYMENT).audit_head
+    old = whole.client.hgetall(head)
+    filled(chain, 2)
+    whole.client.hset(head, mapping=old)
+    chain.append("test", ANN)
+
+    assert chain.seal() == 1
+    assert [entry.seq for entry in chain.entries()] == [1, 2, 3, 4, 5, 6]
+    assert chain.verify().ok
 
 
 # What steering leaves
