@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from pydantic import Field
 
-from boyd.models.base import Model, Timestamp
+from boyd.models.base import KeptModel, Model, Timestamp
 
 NotificationStage = Literal[
     "waiting",
@@ -90,7 +90,7 @@ class NotificationRecipient(Model):
     not_before: Timestamp | None = None
 
 
-class NotificationRecord(Model):
+class NotificationRecord(KeptModel):
     """A notification of one stage to one recipient, and its delivery.
 
     `queued` waits for its first or next attempt, at `next_at` if that is later. `skipped` was not
