@@ -37,11 +37,12 @@ RELEASES = sorted(path.name for path in FOLDER.glob("*.*.*"))
 #: The version of the older code where both run side by side.
 OLDER = "0.0.1"
 #: What was running when its worker was killed, and must not run again.
-CUT_OFF = ("turn:v11", "rinse:v12", "rinse:v8", "vent:venting:1")
+CUT_OFF = ("turn:v11", "rinse:v12", "rinse:v8", "vent:venting:1", "renew:f2")
 #: What only comes of the work that the recording left.
 LEFT = (
     *("turn:v1", "turn:v2", "grease:v6", "flush:v7", "shut:v9", "turn:v13", "rinse:v14"),
     *("vent:looking:1", "vent:choosing:1", "vent:sent:1", "vent:resting:1", "vent:plant:2"),
+    *("renew:f4", "unlock:v16:sesame", "turn:n1"),
 )
 #: What may be done twice: nothing is changed by looking, and greasing is idempotent.
 REPEATABLE = ("look:", "choose:", "grease:v10")
@@ -59,6 +60,9 @@ READS = {
     "runs list --agent resting": "completed",
     "audit verify --all": "plant",
     "keys list": "ann",
+    "actions holds --agent holder": "plant:singe",
+    "procedures list --agent fleet": "succeeded",
+    "ack": "bob",
 }
 PAGES = ("", "agents/plant", "agents/plant/approvals", "agents/plant/history", "agents/tuner")
 
@@ -95,15 +99,18 @@ def load_deployment(
     with (
         ScriptedModel([reply_at_once], forever=True) as model,
         Sink() as callbacks,
+        Sink() as hook,
         Deployment(url, folder) as deployment,
         connect(BROKERS.get(url, url)) as broker,
     ):
-        prepare(release, deployment, folder, model.url)
+        prepare(deployment, release.agents_in(folder, model.url, hook.url))
         deployment.environment["BOYD_ARCHIVE_URL"] = archive
         release.load(deployment.store.client, broker, callbacks.url, change)
         lines = release.recording["effects"]
         deployment.effects_file.write_text("".join(f"{line}\n" for line in lines))
-        yield Site(deployment, "", model, release.recording["people"])
+        site = Site(deployment, "", model, release.recording["people"])
+        site.notifications = hook.bodies
+        yield site
 
 
 def older_code(release: Release, folder: Path) -> str:
@@ -130,14 +137,14 @@ def running(deployment: Deployment, path: str) -> Iterator[None]:
     Deployment.forks = forks
 
 
-def answer(site: Site, action: str, valve: str, by: str = "bob") -> None:
+def answer(site: Site, action: str, valve: str, by: str = "bob", agent: str = "plant") -> None:
     """Approve the action on a valve."""
     [item] = [
         item
-        for item in site.send("GET", "/approvals")["pending"]
+        for item in site.send("GET", "/approvals", agent=agent)["pending"]
         if item["actionId"] == action and valve in str(item["params"])
     ]
-    site.answer(item["id"], "approve", by=by)
+    site.answer(item["id"], "approve", by=by, agent=agent)
 
 
 def finish(site: Site) -> None:
@@ -150,6 +157,10 @@ def finish(site: Site) -> None:
     answer(site, "plant:grease", "v6", by="cid")
     answer(site, "procedures:ask", "v7")
     answer(site, "plant:shut", "v9")
+    answer(site, "plant:unlock", "v16")
+    wait_until(lambda: site.notifications)
+    answer(site, "plant:turn", "n1", agent="pager")
+    site.trigger("holder")
     site.send("POST", "/unfreeze", agent="resting")
     site.send("POST", "/resume", agent="resting")
     site.trigger("tuner")
@@ -181,6 +192,8 @@ def check_effects(site: Site) -> None:
     assert [line for line in twice if not line.startswith(REPEATABLE)] == []
     assert [line for line in (*LEFT, *CUT_OFF) if not counts[line]] == []
     assert sum(line.startswith("tune:loop:") for line in counts) == 1, "the grant is gone"
+    assert sum(line.startswith("singe:") for line in counts) == 1, "the hold is gone"
+    assert sum(b"Approval needed" in body for body in site.notifications) == 1
 
 
 def check_reading(site: Site, folder: Path) -> None:
@@ -201,13 +214,26 @@ def check_logs(site: Site) -> None:
         assert "passed over" not in log, log
 
 
+@contextmanager
+def archived(release: Release, folder: Path, on_server: bool) -> Iterator[str]:
+    """The URL of the recorded archive, in PostgreSQL or in an SQLite file."""
+    if not on_server:
+        yield release.load_sqlite(folder / "archive.db")
+        return
+    with postgresql(needed_postgresql()) as server:
+        yield release.load_postgresql(server.url)
+
+
+@pytest.mark.parametrize("masters", [0, 3], ids=["redis-sqlite", "cluster-postgresql"])
 @pytest.mark.parametrize("name", RELEASES)
-def test_a_release_is_upgraded_and_rolled_back_while_it_works(name: str, tmp_path: Path) -> None:
+def test_a_release_is_upgraded_and_rolled_back_while_it_works(
+    name: str, masters: int, tmp_path: Path
+) -> None:
     release = Release(name)
     older = older_code(release, tmp_path / "older")
-    archive = release.load_sqlite(tmp_path / "archive.db")
     with (
-        servers(release, tmp_path) as url,
+        servers(release, tmp_path, masters) as url,
+        archived(release, tmp_path, masters > 0) as archive,
         load_deployment(release, tmp_path, url, archive, lambda _, described: described) as site,
     ):
         deployment = site.deployment
@@ -247,12 +273,12 @@ REPLACED = re.compile(
 #: Kinds of hashes that are one record each; the fields of others are names of things.
 ONE_RECORD = (
     *("approval", "call", "execution", "investigation", "iteration", "loop", "procedure"),
-    *("run", "verify"),
+    *("run", "verify", "hold", "wave", "target", "notice", "delivery"),
 )
 #: Objects whose names are those of things, not of fields.
 MAPS = (
     *("params", "orders", "values", "ranges", "context", "data", "metadata", "output", "blind"),
-    *("used", "fingerprints", "goals", "plans", "writes", "weights"),
+    *("used", "fingerprints", "goals", "plans", "writes", "weights", "counts"),
 )
 
 
@@ -311,10 +337,8 @@ def test_records_of_a_later_release_are_worked_on_and_kept(name: str, tmp_path: 
     release = Release(name)
     with (
         servers(release, tmp_path, masters=3) as url,
-        postgresql(needed_postgresql()) as server,
-        load_deployment(
-            release, tmp_path, url, release.load_postgresql(server.url), as_later
-        ) as site,
+        archived(release, tmp_path, on_server=True) as archive,
+        load_deployment(release, tmp_path, url, archive, as_later) as site,
     ):
         client = site.deployment.store.client
         added = places(client)

@@ -1,13 +1,15 @@
 """Records a deployment with work in every state, which later releases have to go on with.
 
 In `tests`, `PYTHONPATH=.:kits python -m releases.record 0.2.0` writes keys and archives into the
-folder of that release, which has the agent files and their plugin already.
+folder of that release, which has the agent files and their plugin already. The code that writes
+them is that which Python imports: a checkout of the release comes first in `PYTHONPATH`.
 """
 
 from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,8 +33,13 @@ TUNE = "plant:tune"
 #: Where the worker is when it is killed.
 HELD = (
     *("look:looking:1", "choose:choosing:1", "vent:venting:1"),
-    *("grease:v10", "turn:v11", "rinse:v12", "rinse:v8"),
+    *("grease:v10", "turn:v11", "rinse:v12", "rinse:v8", "renew:f2"),
 )
+#: A secret of the processes, which the recording holds only by its reference.
+CODE = {
+    "BOYD_SECRETS__PROVIDERS": '{"locks": {"use": "environment", "prefix": "LOCK_"}}',
+    "LOCK_CODE": "sesame",
+}
 
 
 def reply(request: Received) -> Reply:
@@ -62,6 +69,8 @@ class Site:
         self.model = model
         self.url = url
         self.people = people
+        #: What those have received who are notified.
+        self.notifications: list[bytes] = []
 
     def send(
         self, method: str, path: str, body: Any = None, *, by: str = "ann", agent: str = "plant"
@@ -77,10 +86,11 @@ class Site:
         assert response.ok, (path, response.status_code, response.text)
         return response.json()
 
-    def propose(self, action: str, valve: str) -> str:
+    def propose(self, action: str, valve: str, agent: str = "plant", **params: str) -> str:
         """The id of the pending approval of an action."""
-        body = {"params": {"valve": valve}}
-        return str(self.send("POST", f"/actions/plant:{action}", body)["approvalId"])
+        body = {"params": {"valve": valve, **params}}
+        path = f"/actions/plant:{action}"
+        return str(self.send("POST", path, body, agent=agent)["approvalId"])
 
     def answer(
         self, approval: str, verb: str, *, by: str = "bob", agent: str = "plant", wait: int = 30
@@ -116,6 +126,9 @@ def fill(site: Site) -> None:
     site.answer(site.propose("turn", "v3"), "deny")
     site.answer(site.propose("turn", "v4"), "withdraw", by="ann")
     site.answer(site.propose("turn", "v5"), "approve")
+    site.propose("unlock", "v16", code="secret://locks/LOCK_CODE")
+    [anomaly] = site.send("GET", "/anomalies")["anomalies"]
+    site.send("POST", f"/anomalies/{anomaly['id']}/acknowledge", {"note": "mine"}, by="bob")
 
 
 def fill_more(site: Site) -> None:
@@ -126,6 +139,9 @@ def fill_more(site: Site) -> None:
     site.send("POST", "/investigations", {"question": "Is it shut?"})
     site.pending("plant", "plant:shut")
     _earn(site)
+    site.trigger("holder")
+    wait_until(lambda: site.send("GET", "/holds", agent="holder")["holds"])
+    site.propose("turn", "n1", agent="pager")
     turtle = "@prefix : <http://example.org/> . :Whale :is-a :Mammal . :Mammal :is-a :Animal ."
     base = "/plugins/goals/"
     site.send("POST", f"{base}graph/import", {"turtle": turtle, "source": "t"}, agent="scholar")
@@ -164,6 +180,8 @@ def leave_work(site: Site) -> None:
     plant = deployment.launcher("plant")
     plant.call(_rinsing("v12"), "act")
     site.send("POST", "/actions/procedures:service?wait=0", {"params": {"valve": "v8"}})
+    site.send("POST", "/actions/procedures:renew?wait=0", agent="fleet")
+    site.wait_for("renew:f3")
     site.send("POST", "/investigations", {"question": "Please ponder."})
     for line in HELD:
         site.wait_for(line)
@@ -188,9 +206,10 @@ def _rinsing(valve: str) -> CallRequest:
     )
 
 
-def prepare(release: Release, deployment: Deployment, folder: Path, url: str) -> None:
-    """Have the processes of a deployment run the agents of a release, with a model at *url*."""
-    deployment.environment["BOYD_AGENTS"] = ",".join(release.agents_in(folder, url))
+def prepare(deployment: Deployment, agents: Sequence[str]) -> None:
+    """Have the processes of a deployment run the agents of a release."""
+    deployment.environment["BOYD_AGENTS"] = ",".join(agents)
+    deployment.environment.update(CODE)
     deployment.environment["BOYD_CALLBACKS__ALLOW_PRIVATE"] = "true"
 
 
@@ -204,7 +223,7 @@ def record(release: Release) -> None:
                 ScriptedModel([reply], forever=True) as model,
                 Deployment(redis.url, folder) as deployment,
             ):
-                prepare(release, deployment, folder, model.url)
+                prepare(deployment, release.agents_in(folder, model.url))
                 deployment.start("worker", "worker", "--concurrency", "16")
                 people = {name: deployment.key(name, "admin") for name in ("ann", "bob", "cid")}
                 site = Site(deployment, deployment.api("api"), model, people)

@@ -15,6 +15,7 @@ from typing import Any
 import psycopg
 from redis.crc import key_slot
 
+import boyd
 from archive_kit import PostgreSQL, postgresql_programs
 from boyd.store.server.cluster_client import ClusterClient
 from boyd.store.server.connection import Client
@@ -26,6 +27,8 @@ from kit import READS
 FOLDER = Path(__file__).parent
 #: Stands for the address of the model and of the receiver of callbacks.
 NOWHERE = "http://127.0.0.1:9"
+#: Stands for the address of a receiver of notifications, who is not there while this is recorded.
+NOBODY = "http://127.0.0.1:8"
 #: Stands for the run of the Redis server.
 RUN = "{run of the server}"
 #: The header of each person with a key.
@@ -41,12 +44,12 @@ class Release:
         self.name = name
         self.folder = FOLDER / name
 
-    def agents_in(self, folder: Path, url: str) -> list[str]:
-        """The agent files, copied to *folder*, with a model at *url*."""
+    def agents_in(self, folder: Path, url: str, hook: str = NOBODY) -> list[str]:
+        """The agent files, copied to *folder*, with a model at *url*, and who is notified."""
         copy = folder / "agents"
         shutil.copytree(self.folder, copy, ignore=shutil.ignore_patterns("*.json", "*.sql"))
         for path in copy.glob("*.toml"):
-            path.write_text(path.read_text().replace(NOWHERE, url))
+            path.write_text(path.read_text().replace(NOWHERE, url).replace(NOBODY, hook))
         return sorted(map(str, copy.glob("*.toml")))
 
     def write(
@@ -62,7 +65,7 @@ class Release:
         seconds, _ = client.time()
         keys = {key: _describe(client, key) for key in sorted(every_key(client, "*"))}
         origin = {"version": VERSION, "commit": _commit(), "at": seconds, "people": people}
-        text = json.dumps({**origin, "effects": deployment.effects(), "keys": keys}, indent=0)
+        text = _as_lines({**origin, "effects": deployment.effects(), "keys": keys})
         text = text.replace(client.info("server")["run_id"], RUN).replace(url, NOWHERE)
         (self.folder / "redis.json").write_text(f"{text}\n")
         with sqlite3.connect(sqlite_file) as database:
@@ -81,7 +84,7 @@ class Release:
             is_message = not key.startswith("boyd:{")
             server = _server_of(broker if is_message else client, key)
             text = json.dumps(described).replace(RUN, server.info("server")["run_id"])
-            _store(server, key, change(key, json.loads(text.replace(NOWHERE, url))))
+            store_key(server, key, change(key, json.loads(text.replace(NOWHERE, url))))
 
     def load_sqlite(self, path: Path) -> str:
         """The URL of an archive in a file."""
@@ -104,7 +107,8 @@ def _server_of(client: Client, key: str) -> Any:
 
 
 def _commit() -> str:
-    command = ["git", "-C", str(FOLDER), "rev-parse", "HEAD"]
+    """The commit of the code that this process runs, which need not be that of the tests."""
+    command = ["git", "-C", str(Path(boyd.__file__).parent), "rev-parse", "HEAD"]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
@@ -123,7 +127,8 @@ def _as_lines(recording: Mapping[str, Any]) -> str:
     return f'{json.dumps(dict(others))[:-1]}, "keys": {{\n{rows}\n}}}}'
 
 
-def _store(client: Any, key: str, described: Mapping[str, Any]) -> None:
+def store_key(client: Any, key: str, described: Mapping[str, Any]) -> None:
+    """Put a recorded value at a key."""
     value = described["value"]
     match described["type"]:
         case "string":
@@ -139,7 +144,7 @@ def _store(client: Any, key: str, described: Mapping[str, Any]) -> None:
         case "stream":
             for id, fields in value:
                 client.xadd(key, fields, id=id)
-    if "expires" in described:
+    if described.get("expires"):
         client.pexpireat(key, described["expires"])
 
 

@@ -46,6 +46,16 @@ class Valve(BaseModel):
     valve: str
 
 
+class Lock(Valve):
+    """Which valve, and the code of its lock."""
+
+    code: str
+
+
+#: What agents do, who do not vent.
+CHOICES = {"tuner": "tune", "holder": "singe"}
+
+
 class Plant(Plugin):
     """Looks at pressure, turns valves and remembers how often."""
 
@@ -72,9 +82,9 @@ class Plant(Plugin):
 
     @strategy()
     def choose(self, ctx: Context) -> Decision:
-        """Vent always, or tune where that can be earned."""
+        """Vent, or do what the agent is there for."""
         leave(f"choose:{ctx.agent.id}:{ctx.iteration}")
-        name = "tune" if ctx.agent.id == "tuner" else "vent"
+        name = CHOICES.get(ctx.agent.id, "vent")
         return Decision(
             action=f"plant:{name}", params={"valve": "v0"}, rationale="pressure", confidence=1.0
         )
@@ -128,6 +138,25 @@ class Plant(Plugin):
     @tune.verify(within=60, every=0.2)
     def _is_tuned(self, params: Valve, result: ActionResult) -> str:
         return "effective"
+
+    @action(target="valve")
+    def singe(self, params: Valve, ctx: Context) -> str:
+        """Make it worse, and be held from then on."""
+        return leave(f"singe:{ctx.agent.id}:{ctx.iteration}")
+
+    @singe.verify(within=60, every=0.2)
+    def _is_worse(self, params: Valve, result: ActionResult) -> str:
+        return "worse"
+
+    @action(target="valve")
+    def renew(self, params: Valve) -> str:
+        """Renew one valve of many."""
+        return leave(f"renew:{params.valve}")
+
+    @action(autonomy="approval-required", target="valve")
+    def unlock(self, params: Lock) -> str:
+        """Unlock a valve with a code that is a secret."""
+        return leave(f"unlock:{params.valve}:{params.code}")
 
     @tool()
     def gauge(self, params: Valve) -> str:
