@@ -14,6 +14,7 @@ from flask import Response, request
 from boyd.export.tracing.spans import trace_link
 from boyd.models import SEVERITIES, AuditEntry, LoopResult, Observation, Phase, tape
 from boyd.models.responses import IterationList, IterationSummary, outcome, outcome_kind
+from boyd.store.hashes import reading
 from boyd_api.console import charts
 from boyd_api.console.agent_page import read_vital_signs
 from boyd_api.console.charts import SHAPES, WIDTH, WORDS, chart
@@ -139,7 +140,8 @@ def _find(page: PageRequest, name: str) -> tuple[LoopResult, bool]:
     current = store.history.last()
     is_asked = current is not None and name in (str(current.iteration), current.id)
     if current and is_asked and store.history.get(current.iteration) is None:
-        return current.result(store.agent_id, now), True
+        with reading(f"iteration {current.iteration}"):
+            return current.result(store.agent_id, now), True
     try:
         return loop_routes.one(page.ctx, name), False
     except HttpProblem as problem:

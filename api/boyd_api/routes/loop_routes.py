@@ -24,6 +24,7 @@ from boyd.models.loop import HistoryFilter
 from boyd.models.responses import Abandoned, IterationList, Triggered, TriggerResult
 from boyd.runtime import Abandoner
 from boyd.store import AgentStore, reason_text
+from boyd.store.hashes import readable
 from boyd_api.http.problems import HttpProblem, not_found
 from boyd_api.http.request_context import PageQuery, PeriodQuery, RequestContext
 from boyd_api.http.routing import JsonResponse, Routes
@@ -237,8 +238,9 @@ def abandon(ctx: RequestContext, body: AbandonRequest | None) -> Abandoned:
 def status(ctx: RequestContext) -> JsonResponse:
     """Show the current state of the agent."""
     record = ctx.agent.store.history.last()
-    situation = record.situation if record else None
-    decision = record.decision if record else None
+    name = "the latest iteration"
+    situation = readable(name, lambda latest: latest.situation, record) if record else None
+    decision = readable(name, lambda latest: latest.decision, record) if record else None
     fields = dict(ctx.agent.store.loop_control.status())
     state = LoopState(
         **fields | {"start_time": record.started_at if record else None},

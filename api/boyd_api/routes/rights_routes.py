@@ -11,6 +11,7 @@ from boyd.models.actor import SCOPE_OF
 from boyd.models.responses import AccessAnswer, AccessStep, IdentityAccess
 from boyd.models.rights import Verb
 from boyd.settings.permissions import ApprovalSettings
+from boyd.store.hashes import reading
 from boyd_api.http.problems import HttpProblem, not_found
 from boyd_api.http.request_context import RequestContext
 from boyd_api.http.routing import Routes
@@ -96,7 +97,8 @@ def _steps(
 
 def _policy_steps(ctx: RequestContext, actor: Actor, action: ActionInfo) -> Iterable[AccessStep]:
     """Check the caller against each policy that may apply to an approval of the action."""
-    approvals = ApprovalSettings.model_validate(ctx.agent.entry.approvals)
+    with reading(f"the approval policies of agent {ctx.agent.entry.id}"):
+        approvals = ApprovalSettings.model_validate(ctx.agent.entry.approvals, extra="ignore")
     possible = approvals.possible_policies(action.id, action.reversibility)
     answers = []
     for name, required in possible:

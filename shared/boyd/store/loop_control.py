@@ -13,6 +13,7 @@ from boyd.models.actor import actor_fields
 from boyd.models.loop import Ticks
 from boyd.settings.schedules import Schedule
 from boyd.store.freezes import first_reason, reason_in, revocation_of, scopes_of
+from boyd.store.hashes import reading
 from boyd.store.keys import FREEZES, Keys
 from boyd.store.server.connection import Client, read_int, translate_errors
 from boyd.store.server.scripts import KeyedScripts, milliseconds
@@ -188,18 +189,19 @@ class Loop:
             pipe.zcard(keys.approvals_pending)
             pipe.hmget(FREEZES, [*scopes_of(self._agent_id), revocation_of(self._agent_id)])
             loop, (iteration, phase, started, worker), runs, approvals, marks = pipe.execute()
-        return LoopStatus(
-            agent_id=self._agent_id,
-            phase=phase or "idle",
-            iteration=read_int(iteration) or read_int(loop.get("iteration")) or 0,
-            start_time=from_ms(began) if (began := read_int(started)) else None,
-            paused=loop.get("paused"),
-            frozen=first_reason(marks[:-1]),
-            revoked=reason_in(marks[-1]),
-            pending_runs=runs,
-            pending_approvals=approvals,
-            worker=worker.split("/")[0] if worker else None,
-        )
+        with reading("the iteration in flight"):
+            return LoopStatus(
+                agent_id=self._agent_id,
+                phase=phase or "idle",
+                iteration=read_int(iteration) or read_int(loop.get("iteration")) or 0,
+                start_time=from_ms(began) if (began := read_int(started)) else None,
+                paused=loop.get("paused"),
+                frozen=first_reason(marks[:-1]),
+                revoked=reason_in(marks[-1]),
+                pending_runs=runs,
+                pending_approvals=approvals,
+                worker=worker.split("/")[0] if worker else None,
+            )
 
 
 def _arguments_of(observation: Observation) -> tuple[str, ...]:

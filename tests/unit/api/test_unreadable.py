@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -92,6 +94,50 @@ def test_a_record_that_cannot_be_read_is_named_when_it_is_asked_for(
 
     assert (answer.status_code, answer.json["type"]) == (500, "/problems/unreadable")
     assert spoilt in answer.json["detail"]
+
+
+#: A risk and a severity that only a later release knows.
+LATER = {
+    "decision": '{"action": "a:b", "params": {}, "rationale": "r", "confidence": 1, "risk": "odd"}',
+    "situation": '{"summary": "s", "priority": "odd"}',
+}
+
+
+@pytest.mark.parametrize("field", LATER)
+def test_the_status_passes_over_what_a_later_release_has_written(busy: Site, field: str) -> None:
+    [newest, *_] = ids(busy, "/loop/history", "iterations")
+    redis_of(busy).hset(KEYS.past_iteration(int(newest)), field, LATER[field])
+    answer = busy.get("/loop/status")
+
+    assert (answer.status_code, answer.json.get(field)) == (200, None)
+    assert answer.headers["Boyd-Unreadable"] == "the latest iteration"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "page"),
+    [("phase", "dream", ""), ("decision", LATER["decision"], "/iterations/{number}")],
+)
+def test_a_page_names_the_iteration_in_flight_when_it_cannot_be_read(
+    busy: Site, field: str, value: str, page: str
+) -> None:
+    browser, client = Browser(busy, busy.key("admin", person=True)), redis_of(busy)
+    number = busy.lab.launcher.trigger("test").iteration
+    client.hset(KEYS.iteration, field, value)
+    shown = browser.get(f"/console/agents/desk{page.format(number=number)}")
+
+    assert shown.status == 500
+    assert re.search(rf"iteration ({number}|in flight) cannot be read", shown.text)
+
+
+def test_rights_name_policies_that_cannot_be_read(busy: Site) -> None:
+    entry = json.loads(redis_of(busy).hget(AGENTS, "desk"))
+    entry["approvals"] = {"required": {"links": "odd"}, "laterSetting": 1}
+    redis_of(busy).hset(AGENTS, "desk", json.dumps(entry))
+    busy.services.forget_agents()
+    answer = busy.get("/rights?verb=approve&action=desk:write")
+
+    assert (answer.status_code, answer.json["type"]) == (500, "/problems/unreadable")
+    assert "the approval policies of agent desk" in answer.json["detail"]
 
 
 @pytest.mark.parametrize(
