@@ -13,6 +13,7 @@ import pytest
 import requests
 from celery import Celery
 
+from celery_exporter_kit import celery_exporter
 from guarded_redis import REDIS, Guarded
 from harness import Deployment, free_port, wait_until
 from signals import signal_group
@@ -118,6 +119,44 @@ def test_inspect_events_and_flower_show_workers_and_tasks(
         signal_group(running.processes[name].pid, 2)
         running.processes[name].wait(60)
     assert running.stop("worker") == 0
+    assert server.refused() == []
+
+
+def succeeded(task: str, queue: str, host: str) -> str:
+    """The metric of celery-exporter for the tasks that succeeded."""
+    labels = f'hostname="{host}",name="boyd.{task}",queue_name="boyd.{queue}.traced"'
+    return f"celery_task_succeeded_total{{{labels}}}"
+
+
+@pytest.mark.long
+def test_celery_exporter_counts_workers_tasks_and_queues(
+    server: Guarded, running: Deployment
+) -> None:
+    [worker] = running.store.fleet.workers()
+    session = requests.Session()
+    session.trust_env = False
+    broker = running.environment["BOYD_REDIS_URL"]
+    with celery_exporter(broker, free_port(), running.folder / "exporter.log") as url:
+
+        def metrics() -> dict[str, float]:
+            try:
+                lines = session.get(url, timeout=60).text.splitlines()
+            except requests.ConnectionError:
+                return {}
+            pairs = (line.rpartition(" ") for line in lines if line.startswith("celery_"))
+            return {name: float(value) for name, _, value in pairs}
+
+        up = f'celery_worker_up{{hostname="{worker.name}"}}'
+        wait_until(lambda: metrics().get(up) == 1, 60)
+        running.launcher("traced").trigger(by="the test")
+        running.ended("traced", 1)
+        wait_until(lambda: metrics().get(succeeded("complete", "loop", worker.name)) == 1, 60)
+        counts = metrics()
+
+    assert counts[succeeded("observe", "observe", worker.name)] == 3
+    assert counts[succeeded("act", "act", worker.name)] == 1
+    assert counts['celery_queue_length{queue_name="boyd.act.traced"}'] == 0
+    assert counts['celery_active_worker_count{queue_name="boyd.act.traced"}'] == 1
     assert server.refused() == []
 
 
