@@ -97,8 +97,10 @@ class Address:
             options.pop("connection_class", None)
             tls = url.startswith("rediss:")
             return cls(_alike(options) if tls else options, tls)
-        parts = urlsplit(url)
-        user, at, hosts = parts.netloc.rpartition("@")
+        servers, end = re.split(r"(?=[/?#]|$)", url.partition("://")[2], maxsplit=1)
+        user, at, hosts = servers.rpartition("@")
+        # Without the servers: Python 3.14 refuses an IPv6 address among several.
+        parts = urlsplit(f"redis://servers{end}")
         service, _, db = parts.path.strip("/").partition("/")
         if scheme == _CLUSTER and service not in ("", "0"):
             raise ValueError(f"a cluster has no database or service {service!r}")
