@@ -54,6 +54,8 @@ class Protection:
         new: the text without it.
         suite: the file of the tests that must fail without it, below `tests`.
         tests: their names.
+        scenario: of `make simulate` in which it is missed, if interleavings or crashes need it.
+        backed_by: another one that does the same in most cases; nobody misses only one of the two.
     """
 
     promise: str
@@ -63,6 +65,8 @@ class Protection:
     new: str
     suite: str
     tests: tuple[str, ...]
+    scenario: str = ""
+    backed_by: str = ""
 
     @property
     def nodes(self) -> list[str]:
@@ -85,6 +89,7 @@ PROTECTIONS = (
         "read_phase(origin, ",
         "unit/phases/test_act.py",
         ("test_a_worker_that_lost_its_phase_cannot_claim",),
+        scenario="effect",
     ),
     Protection(
         "P1",
@@ -130,6 +135,7 @@ PROTECTIONS = (
         "redis.call('HMGET', origin, 'executionState', 'executionAttempt', 'executionBy', ",
         "unit/runtime/test_approvals.py",
         ("test_a_worker_that_lost_the_execution_cannot_claim_it",),
+        scenario="approval",
     ),
     Protection(
         "P1",
@@ -139,6 +145,7 @@ PROTECTIONS = (
         "if false then",
         "integration/test_store.py",
         ("test_a_hundred_claims_give_one_right_to_execute",),
+        scenario="effect",
     ),
     Protection(
         "P1",
@@ -148,6 +155,8 @@ PROTECTIONS = (
         "if false then",
         "unit/phases/test_act.py",
         ("test_an_execution_happens_once_however_often_it_is_asked_for",),
+        scenario="effect",
+        backed_by="an act phase that lost its worker while executing needs no other worker to end",
     ),
     Protection(
         "P1",
@@ -157,6 +166,7 @@ PROTECTIONS = (
         "if state and (cancelled",
         "unit/phases/test_act.py",
         ("test_an_execution_whose_worker_was_lost_is_unknown_and_not_repeated",),
+        scenario="effect",
     ),
     Protection(
         "P1",
@@ -176,6 +186,7 @@ PROTECTIONS = (
         "if have[2]",
         "unit/runtime/test_calls.py",
         ("test_a_message_that_comes_twice_has_an_endpoint_asked_once",),
+        scenario="proposers",
     ),
     Protection(
         "P1",
@@ -250,6 +261,8 @@ PROTECTIONS = (
         "",
         "unit/runtime/test_sweeper.py",
         ("test_the_sweeper_resends_every_lost_message",),
+        scenario="effect",
+        backed_by="each sweep compares what is in flight with what is due",
     ),
     Protection(
         "P3",
@@ -259,6 +272,7 @@ PROTECTIONS = (
         "",
         "unit/runtime/test_sweeper.py",
         ("test_the_next_phase_is_due_in_the_step_that_leaves_the_last",),
+        scenario="effect",
     ),
     Protection(
         "P3",
@@ -268,6 +282,7 @@ PROTECTIONS = (
         "        if False:\n",
         "unit/runtime/test_sweeper.py",
         ("test_a_phase_whose_message_was_lost_is_sent_again_under_the_same_epoch",),
+        scenario="effect",
     ),
     Protection(
         "P3",
@@ -277,6 +292,7 @@ PROTECTIONS = (
         "        elif False:\n",
         "unit/runtime/test_approvals.py",
         ("test_a_message_that_was_lost_is_sent_again",),
+        scenario="approval",
     ),
     Protection(
         "P3",
@@ -286,6 +302,7 @@ PROTECTIONS = (
         "            over = None\n",
         "unit/runtime/test_lost_claims.py",
         ("test_an_approved_action_whose_worker_is_gone_is_unknown_although_no_worker_acts",),
+        scenario="approval",
     ),
     Protection(
         "P3",
@@ -295,6 +312,7 @@ PROTECTIONS = (
         "        if False:\n",
         "unit/runtime/test_lost_claims.py",
         ("test_an_iteration_whose_act_phase_lost_its_only_worker_ends_with_an_unknown_outcome",),
+        scenario="effect",
     ),
     Protection(
         "P3",
@@ -304,6 +322,7 @@ PROTECTIONS = (
         "            for key, lease in leases[:0]:\n",
         "unit/runtime/test_leases.py",
         ("test_a_lease_is_renewed_while_the_work_goes_on",),
+        scenario="effect",
     ),
     Protection(
         "P3",
@@ -322,6 +341,7 @@ PROTECTIONS = (
         "if false then",
         "unit/runtime/test_sweeper.py",
         ("test_after_a_silence_the_living_get_a_lease_before_anything_is_taken",),
+        scenario="approval",
     ),
     # P4: an observer costs its own time limit.
     Protection(
@@ -418,6 +438,7 @@ PROTECTIONS = (
         "",
         "unit/runtime/test_approvals.py",
         ("test_a_message_that_was_lost_is_sent_again",),
+        scenario="approval",
     ),
     Protection(
         "P5",
@@ -464,6 +485,7 @@ PROTECTIONS = (
         "if false then\n",
         "integration/test_store.py",
         ("test_a_hundred_resolvers_have_one_winner",),
+        scenario="approval",
     ),
     Protection(
         "P6",
@@ -473,6 +495,7 @@ PROTECTIONS = (
         "if false then",
         "unit/runtime/test_approvals.py",
         ("test_an_item_past_its_deadline_cannot_be_approved_although_nobody_purged",),
+        scenario="approval",
     ),
     Protection(
         "P6",
@@ -482,6 +505,7 @@ PROTECTIONS = (
         " then",
         "unit/runtime/test_runs.py",
         ("test_an_item_past_its_deadline_has_expired_and_is_not_withdrawn",),
+        scenario="approval",
     ),
     Protection(
         "P6",
@@ -491,6 +515,7 @@ PROTECTIONS = (
         "if false then",
         "unit/agent/test_policies.py",
         ("test_two_approvals_by_one_principal_count_once",),
+        scenario="approval",
     ),
     # P7: one iteration for each slot.
     Protection(
@@ -501,6 +526,7 @@ PROTECTIONS = (
         "if false then",
         "unit/runtime/test_iterations.py",
         ("test_a_slot_starts_at_most_one_iteration",),
+        scenario="slots",
     ),
     Protection(
         "P7",
@@ -510,6 +536,7 @@ PROTECTIONS = (
         "if false",
         "unit/runtime/test_iterations.py",
         ("test_a_slot_that_is_over_is_skipped",),
+        scenario="slots",
     ),
     Protection(
         "P7",
@@ -577,6 +604,7 @@ PROTECTIONS = (
         "            return False\n",
         "unit/runtime/test_leases.py",
         ("test_a_lease_is_renewed_again_after_an_attempt_failed",),
+        scenario="effect",
     ),
     Protection(
         "P8",
@@ -587,6 +615,7 @@ PROTECTIONS = (
         "            except ZeroDivisionError:\n",
         "unit/worker/test_maintenance.py",
         ("test_a_periodic_task_outlives_an_error",),
+        scenario="slots",
     ),
     # P9: fencing.
     Protection(
@@ -597,6 +626,8 @@ PROTECTIONS = (
         "",
         "unit/phases/test_act.py",
         ("test_a_worker_that_lost_its_phase_cannot_claim",),
+        scenario="effect",
+        backed_by="only who has entered a phase may leave it",
     ),
     Protection(
         "P9",
@@ -606,6 +637,7 @@ PROTECTIONS = (
         "",
         "unit/runtime/test_sweeper.py",
         ("test_a_phase_is_left_only_by_who_has_entered_it",),
+        scenario="effect",
     ),
     Protection(
         "P9",
@@ -615,6 +647,7 @@ PROTECTIONS = (
         " then",
         "integration/test_store.py",
         ("test_a_hundred_workers_enter_a_phase_once",),
+        scenario="effect",
     ),
     Protection(
         "P9",
@@ -624,6 +657,7 @@ PROTECTIONS = (
         "",
         "unit/runtime/test_sweeper.py",
         ("test_a_batch_is_completed_only_under_its_attempt",),
+        scenario="slots",
     ),
     Protection(
         "P9",
@@ -633,6 +667,7 @@ PROTECTIONS = (
         "if false then",
         "unit/runtime/test_approvals.py",
         ("test_a_worker_that_comes_back_after_the_sweeper_gave_up_is_refused",),
+        scenario="approval",
     ),
     Protection(
         "P9",
@@ -642,6 +677,7 @@ PROTECTIONS = (
         "if false then",
         "unit/phases/test_act.py",
         ("test_a_late_result_does_not_change_the_recorded_one",),
+        scenario="effect",
     ),
     # P10: SIGTERM drains.
     Protection(
@@ -688,6 +724,7 @@ PROTECTIONS = (
         "",
         "unit/phases/test_act.py",
         ("test_while_the_first_worker_still_executes_its_phase_is_put_back",),
+        scenario="effect",
     ),
     # P11: bad input.
     Protection(
@@ -1093,6 +1130,7 @@ PROTECTIONS = (
         "return reason_of(marks[2])",
         "unit/phases/test_act.py",
         ("test_a_freeze_of_all_holds_for_an_agent_that_nobody_has_registered",),
+        scenario="approval",
     ),
     Protection(
         "P16",
@@ -1332,6 +1370,7 @@ PROTECTIONS = (
             "test_a_model_is_refused_an_action_that_is_in_flight",
             "test_a_proposal_of_an_assistant_waits_for_the_execution_in_flight",
         ),
+        scenario="proposers",
     ),
     Protection(
         "P1",
@@ -1377,6 +1416,7 @@ PROTECTIONS = (
         "if true then",
         "unit/runtime/test_in_flight.py",
         ("test_an_action_that_is_being_verified_is_not_proposed_again",),
+        scenario="proposers",
     ),
     Protection(
         "P19",
@@ -1386,6 +1426,7 @@ PROTECTIONS = (
         "if true then",
         "unit/runtime/test_in_flight.py",
         ("test_nothing_is_executed_between_harm_and_its_rollback",),
+        scenario="proposers",
     ),
     Protection(
         "P19",

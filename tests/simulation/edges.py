@@ -8,7 +8,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from functools import partial
+from functools import cache, partial
 from threading import get_ident
 from types import SimpleNamespace
 from typing import Any
@@ -156,12 +156,19 @@ def _tick(world: World, scheduler: beat.SlotScheduler, entry: ScheduleEntry) -> 
     while True:
         due, wait = entry.schedule.is_due(None)
         if due:
-            scheduler.apply_async(entry)
-        world.sleep(wait)
+            scheduler.apply_async(entry)  # then Celery asks again at once
+        else:
+            world.sleep(wait)
 
 
 def _settings(process: Process) -> Settings:
     return _BASE.model_copy(update={"worker": WorkerSettings(host=process.name)})
+
+
+@cache
+def _celery() -> Celery:
+    """Tells beats about schedules; reading its settings takes long, and nothing is sent by it."""
+    return Celery(set_as_current=False)
 
 
 _BASE = Settings(redis_url="redis://simulated", agents=("simulated",))
@@ -200,7 +207,7 @@ def surround(world: World, agent: Agent) -> Iterator[None]:
         (agent_host, "machine", lambda: None),
         (agent_host, "load_agents", lambda *_: {agent.id: agent}),
         (agent_host, "connect", lambda *_: world.client()),
-        (agent_host, "make_app", lambda *_: Celery(set_as_current=False)),
+        (agent_host, "make_app", lambda *_: _celery()),
         (agent_host, "CeleryDispatcher", lambda *_: SimulatedDispatcher(world)),
     ]
     with ExitStack() as stack:

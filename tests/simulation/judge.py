@@ -10,12 +10,17 @@ from collections.abc import Iterator
 from math import inf
 from typing import Any
 
-from boyd.models import ActionResult
-from simulation.scenarios import TICKS
+from boyd import naming
+from boyd.messaging.celery_app import JOB
+from boyd.models import ActionResult, ProcedureRecord
+from simulation.scenarios import STEPS, TICKS
 from simulation.world import BEGIN, OF_MESSAGES, OF_PROCESSES, Answer, Effect, World
 
-#: Seconds within which an action whose only worker has crashed is reported.
-REPORT = 20.0
+#: Seconds within which an action whose only worker has crashed is reported: those that
+#: docs/protocol.md derives, and those until the client asks again and the iteration is completed.
+REPORT = 4.95 + 2.0
+#: Seconds within which a lost message is sent again, as docs/protocol.md derives.
+RESEND = 3.95
 #: Seconds by which the answer of Redis may come after its clock has decided.
 MARGIN = 0.05
 #: Seconds by which a beat that estimates the clock of Redis may be ahead of it.
@@ -49,8 +54,11 @@ class Judge:
             *self._cancellations(),
             *self._holds(),
             *self._freezes(),
+            *self._notices(),
+            *self._procedures(),
             *self._slots(),
             *self._late_reports(),
+            *self._late_messages(),
         ]
 
     def _repetitions(self) -> Iterator[str]:
@@ -87,7 +95,7 @@ class Judge:
 
     def _changes(self) -> Iterator[str]:
         """An answer that was given once does not change."""
-        for kind in ("result", "status", "verdict", "run"):
+        for kind in ("result", "status", "verdict", "run", "procedure"):
             first: dict[str, Any] = {}
             for about, answer in self._answers[kind]:
                 if first.setdefault(about, answer.value) != answer.value:
@@ -152,7 +160,9 @@ class Judge:
         for effect in self.world.effects:
             other = busy.get(effect.target)
             undoes = effect.execution == f"rollback:{other}"
-            if effect.kind == "begin" and other is not None and not undoes:
+            # A person has ordered to repeat a step whose outcome is unknown.
+            repeats = effect.execution.startswith(f"{other}.")
+            if effect.kind == "begin" and other is not None and not (undoes or repeats):
                 yield f"{effect.execution} began while {other} was in flight"
                 return
             if effect.kind == "begin":
@@ -220,6 +230,49 @@ class Judge:
             if times > 1:
                 yield f"beats started {times} iterations at {TICKS.begin(slot) / 1000 - BEGIN:g} s"
 
+    def _notices(self) -> Iterator[str]:
+        calls = {effect.execution for effect in self.world.effects if effect.kind == "call"}
+        for approval, answer in self._answers["notices"]:
+            for stage, state in answer.value.items():
+                if state == "succeeded" and f"notice {stage} of {approval}" not in calls:
+                    yield f"the notice {stage} of {approval} was sent, they say, and was not"
+
+    def _procedures(self) -> Iterator[str]:
+        """Steps go forward, then back in reverse; the record of the procedure says which did."""
+        for procedure, answer in self._answers["procedure"]:
+            begins = [e for e in self.world.effects if e.kind == "begin"]
+            forward = [e for e in begins if e.execution.startswith(naming.steps_of(procedure))]
+            back = [e for e in begins if e not in forward]
+            if back and forward and back[0].at < forward[-1].at:
+                yield f"{forward[-1].execution} began after {back[0].execution}"
+            places = [STEPS.index(effect.target) for effect in back]
+            if places != sorted(places, reverse=True):
+                yield f"{procedure} was undone in the order {[e.target for e in back]}"
+            if isinstance(answer.value, ProcedureRecord):
+                yield from self._record_of(answer.value)
+            for about, cancel in self._answers["procedure-cancel"]:
+                late = [effect for effect in forward if effect.at > cancel.at]
+                if about == procedure and cancel.value == "ok" and len(late) > 1:
+                    yield f"{late[-1].execution} began after its procedure was cancelled"
+
+    def _record_of(self, record: ProcedureRecord) -> Iterator[str]:
+        """Each step whose outcome is known was done or not, and undone or not, as is recorded."""
+        for step, progress in zip(record.steps, record.progress, strict=True):
+            name = naming.step(record.id, step.id)
+            undone = progress.compensation
+            doubtful = progress.tries or "a person" in (progress.detail or "")
+            if progress.state == "unknown" or doubtful:
+                if not self._kinds & OF_PROCESSES:
+                    yield f"the outcome of {name} was unknown, although no process failed"
+                continue
+            if self._ends[name] != (progress.state == "done"):
+                yield f"{name} is {progress.state}, they say, and was done {self._ends[name]} times"
+            times = self._ends[naming.rollback(name)]
+            if undone is not None and undone.state == "done" and not times:
+                yield f"{name} is undone, they say, and was not"
+            if undone is None and (times or (record.state != "succeeded" and self._ends[name])):
+                yield f"{name} was undone {times} times, of which {record.state} says nothing"
+
     def _late_reports(self) -> Iterator[str]:
         """An action whose worker crashes in it is reported, although nobody else can execute it."""
         if [fault.kind for _, _, fault in self.world.past] != ["crash before"]:
@@ -229,9 +282,23 @@ class Judge:
             if effect.kind != "begin" or effect.process != process or effect.execution == _KNOCK:
                 continue
             reports = [a.at for about, a in self._answers["result"] if about == effect.execution]
-            if not self._ends[effect.execution] and min(reports, default=0) > crash + REPORT:
-                late = min(reports) - crash
-                yield f"{effect.execution} lost its worker, which is reported after {late:.0f} s"
+            delay = min(reports, default=crash) - crash
+            if not self._ends[effect.execution] and delay > REPORT:
+                yield f"{effect.execution} lost its worker, which is reported after {delay:.1f} s"
+
+    def _late_messages(self) -> Iterator[str]:
+        """A message that alone is lost is sent again in time."""
+        if [fault.kind for _, _, fault in self.world.past] != ["drop"]:
+            return
+        [(lost_at, message)] = self.world.lost
+        again = (
+            at
+            for at, other in self.world.sent
+            if at > lost_at and (other.name, other.args[:-1]) == (message.name, message.args[:-1])
+        )
+        delay = min(next(again, inf), self.world.now) - lost_at
+        if message.name != JOB and delay > RESEND + MARGIN:
+            yield f"{message.name} {message.args} was lost, and came again after {delay:.1f} s"
 
 
 _KNOCK = "call of knock"

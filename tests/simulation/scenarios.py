@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, TypeVar
@@ -16,6 +16,8 @@ from boyd import (
     EffectVerdict,
     Observation,
     Plugin,
+    Procedure,
+    ProcedureStep,
     action,
     endpoint,
     naming,
@@ -30,6 +32,7 @@ from boyd.models import (
     EffectName,
     EndpointRequest,
     JsonObject,
+    ProcedureRecord,
     RunRequest,
 )
 from boyd.models.actor import GroupRights
@@ -37,6 +40,7 @@ from boyd.models.loop import Ticks
 from boyd.runtime import Launcher, Resolver
 from boyd.runtime.engine import retention_of
 from boyd.store import AgentStore, Store, Verdict
+from boyd.store.procedures import ResumeMode
 from boyd.text import queues
 from simulation.edges import SimulatedDispatcher, start_beat, start_worker
 from simulation.world import EffectKind, World
@@ -47,8 +51,10 @@ DURATIONS = (0.0, 0.05, 0.3, 4.0)
 #: The verdicts on what an action has done.
 EFFECTS: tuple[EffectName, ...] = ("effective", "worse")
 #: Seconds of a slot in which beats start one iteration.
-INTERVAL = 4.0
+INTERVAL = 2.0
 TICKS = Ticks.of("sim", INTERVAL)
+#: The steps of the procedure, in order.
+STEPS = ("drain", "renew", "fill")
 
 
 class Outside:
@@ -86,6 +92,15 @@ class Asking(Plugin):
         """Write."""
         OUTSIDE.work(ctx.execution_id, "paper")
         return "written"
+
+
+class Paging(Plugin):
+    """Notifies people of approvals."""
+
+    id = "paging"
+
+    def on_approval(self, approval: ApprovalItem, stage: str) -> None:
+        OUTSIDE.note("call", f"notice {stage} of {approval.id}")
 
 
 class Way(BaseModel):
@@ -133,6 +148,47 @@ class Restarting(Plugin):
         return "who is there?"
 
 
+class Farming(Plugin):
+    """Renews a server in three steps, of which the second one may fail."""
+
+    id = "farming"
+    components = (
+        Procedure(
+            name="replace",
+            steps=[ProcedureStep(id=step, action=f"farming:{step}") for step in STEPS],
+        ),
+    )
+
+    @action(timeout=20)
+    def drain(self, ctx: Context) -> None:
+        """Take it out of service."""
+        OUTSIDE.work(ctx.execution_id, "drain")
+
+    @drain.rollback
+    def _refill(self, result: Any, ctx: Context) -> None:
+        OUTSIDE.work(ctx.execution_id, "drain")
+
+    @action(timeout=20)
+    def renew(self, ctx: Context) -> None:
+        """Replace it."""
+        if OUTSIDE.world.random.random() < 0.3:
+            raise ValueError("there is no new one")
+        OUTSIDE.work(ctx.execution_id, "renew")
+
+    @renew.rollback
+    def _restore(self, result: Any, ctx: Context) -> None:
+        OUTSIDE.work(ctx.execution_id, "renew")
+
+    @action(timeout=20)
+    def fill(self, ctx: Context) -> None:
+        """Take it into service again."""
+        OUTSIDE.work(ctx.execution_id, "fill")
+
+    @fill.rollback
+    def _empty(self, result: Any, ctx: Context) -> None:
+        OUTSIDE.work(ctx.execution_id, "fill")
+
+
 class Ticking(Plugin):
     """Observes two things in batches of their own, and does nothing."""
 
@@ -159,13 +215,13 @@ class Scenario:
     Attributes:
         agents: one of which the seed chooses.
         clients: starts them.
-        beats: the number of beats.
+        beats: the number of beats, one of which the seed chooses.
     """
 
     name: str
     agents: Callable[[], tuple[Agent, ...]]
     clients: Callable[[World, Agent], None]
-    beats: int = 1
+    beats: Sequence[int] = (1,)
 
     def populate(self, world: World, agent: Agent) -> None:
         """Start the processes and clients; in some worlds only one worker executes actions."""
@@ -173,7 +229,7 @@ class Scenario:
         second = world.random.choice((queues.DEFAULT, (queues.LOOP,)))
         world.add("worker-1", partial(start_worker, world, queues.DEFAULT))
         world.add("worker-2", partial(start_worker, world, second))
-        for number in range(1, self.beats + 1):
+        for number in range(1, world.random.choice(self.beats) + 1):
             world.add(f"beat-{number}", partial(start_beat, world))
         self.clients(world, agent)
 
@@ -243,9 +299,11 @@ VERDICTS: tuple[Verdict, ...] = ("approved", "approved", "approved", "denied", "
 @cache
 def _asking_agents() -> tuple[Agent, ...]:
     two = {"required": {"min_approvals": 2}}
-    return tuple(
-        Agent("sim", plugins=[Asking()], approvals=settings)
-        for settings in ({}, {}, {"ttl": 6.0}, two)
+    return (
+        Agent("sim", plugins=[Asking()]),
+        Agent("sim", plugins=[Asking(), Paging()]),
+        Agent("sim", plugins=[Asking()], approvals={"ttl": 6.0}),
+        Agent("sim", plugins=[Asking()], approvals=two),
     )
 
 
@@ -263,11 +321,14 @@ def _approval_clients(world: World, agent: Agent) -> None:
             devices.pop()
         if item.expires_at is not None and agent.settings.approvals.ttl < 60:
             left = item.expires_at.timestamp() - world.now
+            devices = devices[: world.random.choice((0, 1, 2, 3))]
         for name in devices:
             verdict = world.random.choice(VERDICTS) if name == "bob" else "approved"
             at = max(0.0, left * late + world.random.uniform(-0.5, 0.7))
             responder = Client(world, agent, name, name.rpartition(" ")[2])
             responder.start(partial(_respond, verdict, item.id, at))
+        if "paging" in agent.host.plugins:
+            Client(world, agent, "receiver").start(partial(_await_notices, item.id))
         if world.random.random() < 0.5:
             Client(world, agent, "carol").start(_freeze)
         if world.random.random() < 0.4:
@@ -325,6 +386,17 @@ def _respond(verdict: Verdict, approval: str, at: float, client: Client) -> None
 
     client.watch(f"status {approval}", status)
     client.watch_execution(f"approval:{approval}", result)
+
+
+def _await_notices(approval: str, client: Client) -> None:
+    def states() -> dict[str, str] | None:
+        item = client.store.approvals.get(approval)
+        if item is None or item.status == "pending":
+            return None
+        have_ended = all(notice.has_ended for notice in item.notifications)
+        return {n.stage: n.state for n in item.notifications} if have_ended else None
+
+    client.tell(f"notices {approval}", client.poll(lambda: states() or None))
 
 
 def _cancel_run(at: float, client: Client) -> None:
@@ -465,8 +537,10 @@ def _cancel_call(id: str, client: Client) -> None:
 
 
 def _approve_all(client: Client) -> None:
-    for _ in range(20):
-        for item in client.insist(lambda: client.store.approvals.page(50).pending):
+    pending: Sequence[ApprovalItem] = ()
+    while pending or not client.world.is_quiet():
+        pending = client.insist(lambda: client.store.approvals.page(50).pending)
+        for item in pending:
             client.insist(
                 lambda: client.resolver.answer(item.id, "approved", client.actor)  # noqa: B023
             )
@@ -480,6 +554,57 @@ def _await_item(client: Client, approval: str) -> None:
         return item and item.status != "pending" and (item.result or None)
 
     client.watch_execution(f"approval:{approval}", result)
+
+
+# A procedure, which a person cancels; one that is stopped is resumed or cancelled.
+
+ORDER = "00000000-0000-4000-8000-000000000030"
+
+
+@cache
+def _farming_agents() -> tuple[Agent, ...]:
+    return (Agent("sim", plugins=[Farming()]),)
+
+
+def _procedure_clients(world: World, agent: Agent) -> None:
+    Client(world, agent, "operator").start(_replace)
+    if world.random.random() < 0.6:
+        Client(world, agent, "canceller").start(_cancel_procedure)
+
+
+def _replace(client: Client) -> None:
+    request = CallRequest(kind="execute", action="farming:replace", actor=client.actor)
+    client.insist(lambda: client.launcher.call(request, None, ORDER))
+    procedure = naming.call(ORDER)
+
+    def end_of_procedure() -> ProcedureRecord | str | None:
+        record = client.store.procedures.get(procedure)
+        if record is not None and record.state == "stopped":
+            _decide_on(client, procedure)
+        if record is not None:
+            return record if record.has_ended else None
+        call = client.store.calls.get(ORDER)
+        is_over = call and call.execution and call.execution.state not in ("queued", "running")
+        return "never begun" if is_over else None
+
+    client.watch(f"procedure {procedure}", end_of_procedure)
+
+
+def _decide_on(client: Client, procedure: str) -> None:
+    """Go on with a procedure that was stopped, or give it up."""
+    mode: ResumeMode | None = client.world.random.choice(("go on", "repeat", None))
+    if mode is None:
+        client.store.procedures.cancel(procedure, client.actor)
+    else:
+        client.store.procedures.resume(procedure, mode, client.actor)
+
+
+def _cancel_procedure(client: Client) -> None:
+    dice = client.world.random
+    client.world.sleep(dice.uniform(0.0, dice.choice((0.5, 9.0))))
+    procedure = naming.call(ORDER)
+    outcome = client.insist(lambda: client.store.procedures.cancel(procedure, client.actor))
+    client.tell(f"procedure-cancel {procedure}", outcome)
 
 
 # Beats that start iterations by the clock.
@@ -503,12 +628,44 @@ def _wait_for_slots(client: Client) -> None:
         client.tell(f"iteration {number}", (result.trigger, result.started_at.timestamp()))
 
 
+# One action that waits for an approval, is verified and undone: small enough to try everything.
+
+
+def _harm_clients(world: World, agent: Agent) -> None:
+    Client(world, agent, "assistant").start(_propose)
+    Client(world, agent, "approver").start(_approve_and_watch)
+
+
+def _propose(client: Client) -> None:
+    request = CallRequest(
+        kind="execute",
+        action="restarting:restart",
+        requires_approval=True,
+        actor=client.actor,
+    )
+    _call(client, naming.call(ORDER), request)
+
+
+def _approve_and_watch(client: Client) -> None:
+    item = client.poll(lambda: next(iter(client.store.approvals.page(50).pending), None))
+    client.insist(lambda: client.resolver.answer(item.id, "approved", client.actor))
+    _await_item(client, item.id)
+    execution = naming.approval(item.id)
+    verdict = client.watch(f"verdict {execution}", partial(_verdict, client, execution))
+    entry = client.insist(lambda: client.store.executions.get(execution))
+    if verdict == "worse" and entry is not None and entry.state == "succeeded":
+        rollback = naming.rollback(execution)
+        client.watch_execution(rollback, lambda: client.store.executions.find(rollback))
+
+
+HARM = Scenario("harm", _restarting_agents, _harm_clients)
 SCENARIOS = {
     scenario.name: scenario
     for scenario in (
         Scenario("approval", _asking_agents, _approval_clients),
         Scenario("effect", _restarting_agents, _effect_clients),
         Scenario("proposers", _restarting_agents, _proposer_clients),
-        Scenario("slots", _ticking_agents, _slot_clients, beats=2),
+        Scenario("procedure", _farming_agents, _procedure_clients),
+        Scenario("slots", _ticking_agents, _slot_clients, beats=(1, 2, 2)),
     )
 }

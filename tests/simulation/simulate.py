@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cache
-from itertools import combinations
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
 from random import Random
 from typing import get_args
 
@@ -20,41 +19,45 @@ from simulation.world import BEGIN, EffectKind, Fault, FaultKind, World
 
 #: Scripts that only come to recover from another fault, with how often they are struck.
 RECOVERY = {"retry_phase": 2, "retry_job": 2, "settle_execution": 2}
-#: How often faults come at a point: between these, an action, an answer, a verdict or a slot is in
-#: doubt. At other commands they come rarely.
-WEIGHTS = {
-    "claim_execution": 6.0,
-    **dict.fromkeys(("begin", "finish_execution", "trigger_iteration"), 3.0),
-    **dict.fromkeys(("end", "look", "record_effect", "resolve_approval", "propose_action"), 2.0),
-    **dict.fromkeys(("enter_phase", "leave_phase", "enter_job", "leave_job"), 2.0),
-    **dict.fromkeys(("enter_batch", "complete_batch", "cancel_call", "cancel_run"), 2.0),
-    **dict.fromkeys(RECOVERY, 1.0),
+#: Points between which an action, an answer, a verdict or a slot is in doubt; faults come at each
+#: in every way that matters there, at other points in any way.
+DOUBTS = {
+    *("begin", "end", "look", "call"),
+    *("claim_execution", "finish_execution", "renew_execution", "record_effect"),
+    *("trigger_iteration", "enter_phase", "leave_phase", "renew_lease", "enter_job", "leave_job"),
+    *("renew_job", "enter_batch", "complete_batch", "resolve_approval", "propose_action"),
+    *("cancel_call", "cancel_run", *RECOVERY),
 }
 MESSAGE_NAMES = {JOB, *TASKS.values()}
-OTHERS, MESSAGES = 0.1, 1.5
-AT_EFFECTS: tuple[FaultKind, ...] = ("crash before", "crash before", "pause", "cut off", "outage")
-AT_MESSAGES: tuple[FaultKind, ...] = ("drop", "drop", "repeat", "repeat", "delay", "crash before")
-AT_COMMANDS: tuple[FaultKind, ...] = (
-    *("pause", "pause", "pause", "cut off", "cut off", "crash before", "crash after"),
-    *("crash after", "lose answer", "refuse", "stall", "outage"),
+#: Seconds of a fault: short of a lease, and beyond leases and the heartbeats of a worker.
+SHORT, LONG = 2.5, 13.0
+#: Seconds until a crashed process is started again.
+SOON, LATE = 0.3, 40.0
+#: How faults come: to functions of plugins, to messages, and to commands. An outage of Redis is
+#: shorter than the patience of a worker that has to report a result. Of the copies of a message
+#: some come at the same time.
+AT_EFFECTS: tuple[tuple[FaultKind, float], ...] = (
+    *(("crash before", SOON), ("crash before", LATE), ("pause", SHORT), ("pause", LONG)),
+    *(("cut off", SHORT), ("cut off", LONG), ("outage", 1.0), ("outage", 6.0)),
 )
-#: The points of one execution, from the answer to its result.
+AT_MESSAGES: tuple[tuple[FaultKind, float], ...] = (
+    *(("drop", 0.0), ("repeat", 0.0), ("repeat", SHORT), ("delay", SHORT), ("delay", LONG)),
+    *(("crash before", SOON), ("crash after", LATE)),
+)
+AT_COMMANDS: tuple[tuple[FaultKind, float], ...] = (
+    *(*AT_EFFECTS, ("crash after", SOON), ("crash after", LATE), ("stall", SHORT)),
+    *(("stall", LONG), ("refuse", 0.0), ("lose answer", 0.0)),
+)
+#: One of so many schedules has no fault.
+FAULTLESS = 8
+#: The points of an execution, from the answer to its verdict, and those of a worker.
 EXECUTION = (
-    *("resolve_approval", "enter_job", "claim_execution", "begin"),
-    *("end", "finish_execution", "leave_job"),
+    *("resolve_approval", "enter_job", "claim_execution", "begin", "end", "finish_execution"),
+    *("record_effect", "leave_job"),
 )
-#: The crashes that there are, with the points at which they come.
-CRASHES: dict[FaultKind, Sequence[str]] = {
-    "crash before": EXECUTION[1:],
-    "crash after": [point for point in EXECUTION[1:] if point not in get_args(EffectKind)],
-}
+CRASHING = EXECUTION[1:]
 #: Commands among which priorities change.
 STEPS = 300
-#: Seconds of a fault: short of a lease, of the heartbeats of a worker, and beyond them. An outage
-#: of Redis is shorter than the patience of a worker that has to report a result.
-SECONDS = (1.0, 3.5, 8.0, 13.0, 13.0)
-#: Seconds until a crashed process is started again.
-RESTARTS = (0.3, 5.0, 40.0)
 #: Seconds within which all must have ended after the last fault.
 SETTLE = 90.0
 
@@ -108,59 +111,102 @@ def shrink(scenario: Scenario, outcome: Outcome) -> Outcome:
 
 
 def plan(scenario: Scenario, seed: int) -> Iterator[Fault]:
-    """The faults of a seed: none, or a few, each at a point of a random kind."""
-    dice = Random(f"faults {scenario.name} {seed}")
-    points = _points(scenario)
-    weights = [_weight(point) for point, _ in points]
-    for _ in range(dice.choice((0, 1, 1, 1, 2, 2, 3))):
-        [(point, count)] = dice.choices(points, weights)
-        # Early more often than late: what comes late has less that it can disturb.
-        number = min(dice.randint(1, count), dice.randint(1, count))
-        yield _fault(dice, dice.choice(_kinds(point)), point, number)
+    """The faults of a seed: none, or a few.
 
-
-def combinations_of(scenario: Scenario, seed: int) -> Iterator[tuple[Fault, ...]]:
-    """All ways to preempt one execution at most twice, and to crash one of its processes once.
-
-    Only the points count whose scripts touch the keys of that execution: at the others, nobody can
-    come between who makes a difference.
+    The first one comes from a deck that is shuffled anew when all of its cards have been drawn, so
+    that no kind of fault at a point has to wait for its luck.
     """
-    counts = _run(scenario, seed, ())[1].counts
-    places = [(point, n) for point in EXECUTION for n in range(1, counts[point] + 1)]
-    crashes = [
-        Fault(kind, *place, 1.0)
-        for kind, at in CRASHES.items()
-        for place in places
-        if place[0] in at
-    ]
-    for times in range(3):
-        for chosen in combinations(places, times):
-            preemptions = tuple(Fault("stall", *place, 0.01) for place in chosen)
-            yield preemptions
-            for crash in crashes:
-                if (crash.point, crash.number) not in chosen:
-                    yield (*preemptions, crash)
+    dice = Random(f"faults {scenario.name} {seed}")
+    if seed % FAULTLESS == 0:
+        return
+    shuffle, position = divmod(seed - seed // FAULTLESS, len(_cards(scenario)))
+    fault = _fault(dice, _deck(scenario, shuffle)[position])
+    yield fault
+    for _ in range(dice.choice((0, 0, 0, 1, 1, 2))):
+        if dice.random() < 0.3:  # whoever comes there next has the same
+            fault = replace(fault, number=fault.number + 1)
+        else:
+            fault = _fault(dice, dice.choice(_cards(scenario)))
+        yield fault
 
 
-def _weight(point: str) -> float:
-    return WEIGHTS.get(point, MESSAGES if point in MESSAGE_NAMES else OTHERS)
+def run_all(scenario: Scenario, seed: int, preemptions: int) -> Iterator[Outcome]:
+    """Run all schedules that differ in so many preemptions, and in one crash, from that of a seed.
+
+    Only the points count whose scripts touch the keys of an execution: at the others, nobody can
+    come between who makes a difference. A preemption lasts until another process comes to one. Of
+    the schedules in which the processes come to them in the same order, one stands for all.
+    """
+    orders = set()
+    frontier: list[tuple[Fault, ...]] = [()]
+    for _ in range(preemptions + 1):
+        following = []
+        for stalls in frontier:
+            outcome, world = _run(scenario, seed, stalls)
+            yield outcome
+            order = tuple((who, point) for _, who, point in world.visits if point in EXECUTION)
+            if order in orders:
+                continue
+            orders.add(order)
+            following += [(*stalls, stall) for stall in _preemptions(world)]
+            for point in CRASHING:
+                for number in range(1, world.counts[point] + 1):
+                    for crash in _crashes(point, number):
+                        yield run(scenario, seed, (*stalls, crash))
+        frontier = following
 
 
-def _kinds(point: str) -> Sequence[FaultKind]:
+def _preemptions(world: World) -> Iterator[Fault]:
+    """The ways to let another process go first at a point of an execution."""
+    visits = [visit for visit in world.visits if visit[2] in EXECUTION]
+    numbers: Counter[str] = Counter()
+    for place, (at, who, point) in enumerate(visits):
+        numbers[point] += 1
+        others = [later for later, other, _ in visits[place:] if other != who]
+        if others and point not in get_args(EffectKind):
+            yield Fault("stall", point, numbers[point], round(others[0] - at + 0.005, 3))
+
+
+def _crashes(point: str, number: int) -> Iterator[Fault]:
+    yield Fault("crash before", point, number, 1.0)
+    if point not in get_args(EffectKind):
+        yield Fault("crash after", point, number, 1.0)
+
+
+#: A point, how often a world comes to it, and how a fault comes there: one of these ways.
+_Card = tuple[str, int, Sequence[tuple[FaultKind, float]]]
+
+
+@cache
+def _cards(scenario: Scenario) -> Sequence[_Card]:
+    cards: list[_Card] = []
+    for point, count in _points(scenario):
+        if point in DOUBTS or point in MESSAGE_NAMES:
+            cards += [(point, count, [way]) for way in _ways(point)]
+        else:
+            cards.append((point, count, AT_COMMANDS))
+    return cards
+
+
+@lru_cache(maxsize=8)
+def _deck(scenario: Scenario, shuffle: int) -> Sequence[_Card]:
+    cards = list(_cards(scenario))
+    Random(f"deck {scenario.name} {shuffle}").shuffle(cards)
+    return cards
+
+
+def _ways(point: str) -> Sequence[tuple[FaultKind, float]]:
     if point in get_args(EffectKind):
         return AT_EFFECTS
     return AT_MESSAGES if point in MESSAGE_NAMES else AT_COMMANDS
 
 
-def _fault(dice: Random, kind: FaultKind, point: str, number: int) -> Fault:
-    if kind.startswith("crash"):
-        seconds = dice.choice(RESTARTS)
-    elif kind in ("refuse", "lose answer", "drop"):
-        seconds = 0.0
-    else:
-        lengths = SECONDS[:3] if kind == "outage" else SECONDS
-        seconds = dice.choice(lengths) * dice.uniform(0.8, 1.2)
-    return Fault(kind, point, number, round(seconds, 3))
+def _fault(dice: Random, card: _Card) -> Fault:
+    point, count, ways = card
+    kind, seconds = dice.choice(ways)
+    # Early more often than late: what comes late has less that it can disturb.
+    number = min(dice.randint(1, count), dice.randint(1, count))
+    return Fault(kind, point, number, round(seconds * dice.uniform(0.8, 1.2), 3))
 
 
 @cache

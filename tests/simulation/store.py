@@ -59,18 +59,23 @@ class SimulatedRedis:
         return self._reply(reply)
 
     def _reply(self, reply: Any) -> Any:
-        if type(reply) in (str, int) or reply is None:
+        kind = type(reply)
+        if kind is str or kind is int or reply is None:
             return reply
-        if type(reply) is bool:
+        if kind is bool:
             return 1 if reply else None
-        if type(reply) is float:
+        if kind is float:
             return int(reply)
+        items = self._list(reply)
+        if items == 0:
+            return self._status(reply)
+        return [item if type(item) is str else self._reply(item) for item in items[1:]]
+
+    def _status(self, reply: Any) -> Any:
+        """The reply that a table without items stands for."""
         if reply.err is not None:
             raise redis.ResponseError(reply.err)
-        if reply.ok is not None:
-            return reply.ok
-        items = self._list(reply)
-        return [] if items == 0 else [self._reply(item) for item in items[1:]]
+        return [] if reply.ok is None else reply.ok
 
     def _decode(self, text: str) -> Any:
         return self._to_lua(json.loads(text))

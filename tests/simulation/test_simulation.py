@@ -12,6 +12,7 @@ import redis
 from boyd.store import Store
 from boyd.store.server.connection import Client
 from faults.protections import Copy
+from simulation import judge
 from simulation.judge import Judge
 from simulation.protections import search, select
 from simulation.scenarios import SCENARIOS
@@ -35,8 +36,8 @@ def test_no_schedule_violates_an_invariant(name: str) -> None:
     ["only what is pending can be resolved", "leases are renewed while the work goes on"],
 )
 def test_schedules_without_a_protection_violate_an_invariant(title: str, tmp_path: Path) -> None:
-    [(scenario, protections)] = select(title)
-    violated, report = search(Copy.into(tmp_path), scenario, protections, seconds=60)
+    [protections] = select(title)
+    violated, report = search(Copy.into(tmp_path), protections, seconds=60)
 
     assert violated, report
 
@@ -69,6 +70,34 @@ def test_an_outage_before_the_first_sweep_loses_no_result(
 
     assert outcome.violations == ()
     assert [line for line in outcome.timeline if f"*** {outage}" in line]
+
+
+@pytest.mark.parametrize(
+    ("bound", "fault", "name"),
+    [
+        ("RESEND", Fault("drop", "boyd.start", 1), "boyd.start"),
+        ("REPORT", Fault("crash before", "begin", 1, 40.0), "lost its worker"),
+    ],
+    ids=["a message", "an action"],
+)
+def test_what_goes_on_after_its_bound_violates_an_invariant(
+    bound: str, fault: Fault, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(SCENARIOS["effect"], 0, [fault]).violations == ()
+
+    monkeypatch.setattr(judge, bound, 0.5)
+    [violation] = run(SCENARIOS["effect"], 0, [fault]).violations
+    assert name in violation
+
+
+def test_steps_that_are_not_undone_in_reverse_violate_an_invariant(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert run(SCENARIOS["procedure"], 15, ()).violations == ()
+
+    monkeypatch.setattr(judge, "STEPS", ("fill", "renew", "drain"))
+    violation = run(SCENARIOS["procedure"], 15, ()).violations[0]
+    assert "['renew', 'drain']" in violation
 
 
 def test_a_schedule_is_shrunk_to_the_faults_that_matter(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -169,8 +169,13 @@ class World:
         self._due = {(fault.point, fault.number): fault for fault in self.faults}
         #: How often anybody has come to each point.
         self.counts: Counter[str] = Counter()
+        #: When who has come to which.
+        self.visits: list[tuple[float, str, str]] = []
         #: The faults that came, each with its time and process.
         self.past: list[tuple[float, str, Fault]] = []
+        #: The messages that were sent, and those of them that were lost, each with its time.
+        self.sent: list[tuple[float, Message]] = []
+        self.lost: list[tuple[float, Message]] = []
         #: What clients asked, to be asked again at the end.
         self.questions: list[tuple[str, Callable[[], Any]]] = []
         self._down_until = 0.0
@@ -236,14 +241,14 @@ class World:
     def run(self) -> None:
         """Let everything happen until the clients have what they want, and nothing is left."""
         while self._goes_on():
+            if not self._ready and not self._timers:
+                break
+            if not self._ready:
+                self._ring()
             if self._ready:
                 task = self.strategy.choose(self._ready, self.steps)
                 self._ready.remove(task)
                 task.switch()
-            elif not self._timers:
-                break
-            else:
-                self._ring()
         if self._clients:
             self.problems.append(
                 f"{self._clients} clients still wait {self.settle:g} s after all faults"
@@ -254,6 +259,10 @@ class World:
         self.now = self._timers[0][0]
         while self._timers and self._timers[0][0] == self.now:
             heapq.heappop(self._timers)[2]()
+
+    def is_quiet(self) -> bool:
+        """Report whether only the client that asks still wants something."""
+        return self._clients == 1
 
     def end(self) -> None:
         """End all tasks; none of them does anything any more."""
@@ -333,7 +342,7 @@ class World:
             self._switch()
         self.steps += 1
         point = label.partition(" ")[0]
-        fault = self._fault_at(point)
+        fault = self._fault_at(point, process)
         if fault is not None or not (point.isupper() or point in PERIODIC):
             self.note(process.label, f"{self.steps} {label}")
         if fault is not None:
@@ -344,9 +353,10 @@ class World:
             return _REFUSAL  # of a client, which does not crash
         return fault
 
-    def _fault_at(self, point: str) -> Fault | None:
+    def _fault_at(self, point: str, process: Process) -> Fault | None:
         """Count a point, and return the fault there."""
         self.counts[point] += 1
+        self.visits.append((self.now, process.label, point))
         return self._due.get((point, self.counts[point]))
 
     def _strike(self, fault: Fault, process: Process) -> None:
@@ -393,11 +403,14 @@ class World:
     def send(self, message: Message) -> None:
         """Send a message, which may be lost, repeated or late."""
         fault = self._reach(f"{message.name} {message.args[1:]} is sent")
+        self.sent.append((self.now, message))
         kind = fault.kind if fault is not None else None
         seconds = fault.seconds if fault is not None else 0.0
         if kind == "refuse":
             return  # the dispatcher leaves it to the sweeper
-        if kind != "drop":
+        if kind == "drop":
+            self.lost.append((self.now, message))
+        else:
             self._travel(message, seconds * (kind == "delay") + self.strategy.latency())
         if kind == "repeat":
             self._travel(message, seconds)
@@ -449,7 +462,7 @@ class World:
         process = getcurrent().process
         self.note(process.label, f"!!! {kind} {execution} {target}")
         self.effects.append(Effect(self.now, kind, execution, target, process.label))
-        fault = self._fault_at(kind)
+        fault = self._fault_at(kind, process)
         if fault is not None:
             self._strike(fault, process)
 
