@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from functools import cache, partial
 from threading import get_ident
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 from unittest.mock import patch
 
 from celery import Celery
@@ -162,7 +162,9 @@ def _tick(world: World, scheduler: beat.SlotScheduler, entry: ScheduleEntry) -> 
 
 
 def _settings(process: Process) -> Settings:
-    return _BASE.model_copy(update={"worker": WorkerSettings(host=process.name)})
+    # One worker goes on with the next step itself; the other one sends the message of each.
+    pool: Literal["threads", "prefork"] = "prefork" if process.name == "worker-2" else "threads"
+    return _BASE.model_copy(update={"worker": WorkerSettings(host=process.name, pool=pool)})
 
 
 @cache
