@@ -19,6 +19,7 @@ from boyd.models import (
 )
 from boyd.plugin import Action
 from boyd.plugins.notifier.message import approval_message
+from boyd.store.procedures import ResumeMode
 from boyd.testing import Lab
 from kit import call_result, choice, chooses, machine, overdue, person, plugin
 
@@ -364,6 +365,21 @@ def test_a_person_cancels_it_and_what_took_effect_is_undone() -> None:
     assert item.status == "withdrawn"
     assert lab.store.holds.all() == []
     assert lab.store.procedures.cancel(record.id, ANN) == "over"
+
+
+@pytest.mark.parametrize("mode", ["go on", "repeat"])
+def test_a_step_whose_outcome_is_unknown_does_not_become_failed_by_a_cancellation(
+    mode: ResumeMode,
+) -> None:
+    lost = ActionResult(action="p:drain", success=False, unknown=True, duration=0, error="lost")
+    lab = Farm(drain=lost).lab(step("drain"))
+    record = started(lab)
+    assert (record.state, record.progress[0].state) == ("stopped", "unknown")
+
+    lab.store.procedures.cancel(record.id, ANN)
+    lab.store.procedures.resume(record.id, mode, ANN)
+    record = go_on(lab)
+    assert (record.state, record.progress[0].state) == ("cancelled", "unknown")
 
 
 def test_a_cancelled_one_that_cannot_be_undone_ends_when_it_is_cancelled_again() -> None:

@@ -292,7 +292,7 @@ class ProcedureMove:
                 return None
         elif progress.state == "running" and self._is_executing(progress):
             return None
-        if progress.state != "pending":
+        if progress.state not in ("pending", "unknown"):
             self._note({}, state="failed", detail=_short(reason), ended_at=self._now)
         return self._go_back(reason)
 
