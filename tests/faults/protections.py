@@ -1518,8 +1518,8 @@ PROTECTIONS = (
         "P23",
         "what was approved before harm is not executed after it",
         f"{LUA}/claim_execution.lua",
-        "if not state and options.decided and is_overtaken(",
-        "if false and is_overtaken(",
+        "options.held and is_held or options.decided and is_overtaken",
+        "options.held and is_held",
         "unit/runtime/test_in_flight_limit.py",
         (
             "test_harm_stops_what_was_approved_before_on_other_targets",
