@@ -20,6 +20,7 @@ from enum import Enum
 from functools import cached_property, partial
 from operator import is_
 from pathlib import PurePath
+from queue import SimpleQueue
 from threading import local
 from types import BuiltinFunctionType, CellType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any, Protocol
@@ -277,6 +278,8 @@ def _progress(value: Any) -> Callable[[], Any] | None:
         return value.getstate
     if isinstance(value, ContextVar):
         return partial(value.get, None)
+    if isinstance(value, SimpleQueue):
+        return value.qsize
     if isinstance(value, GeneratorType):
         return partial(_stage, value)
     if isinstance(value, bytearray):

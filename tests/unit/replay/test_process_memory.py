@@ -10,6 +10,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from contextvars import ContextVar
 from pathlib import Path
+from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any
 
@@ -72,6 +73,7 @@ class Keeping(Plugin):
         # From 3.14 on, Python does not say where a cycle stands.
         cycle = itertools.cycle if sys.version_info < (3, 14) else iter
         self.around = cycle(["a", "b"])
+        self.queue: SimpleQueue[int] = SimpleQueue()
         self.buffer = bytearray(b"x")
         self.inner = SimpleNamespace(deep={"a": [1]})
         self.slots = Slots()
@@ -133,6 +135,7 @@ MEMORIES: dict[str, Callable[[Keeping], object]] = {
     "a count": lambda plugin: next(plugin.numbers),
     "a generator": lambda plugin: next(plugin.steps),
     "a cycle": lambda plugin: next(plugin.around),
+    "a queue": lambda plugin: plugin.queue.put(1),
     "a buffer": lambda plugin: plugin.buffer.append(1),
     "something deep inside": lambda plugin: plugin.inner.deep["a"].append(2),
     "a slot": lambda plugin: setattr(plugin.slots, "n", 1),
