@@ -169,12 +169,12 @@ class _CallWatch:
     def look(self, frame: FrameType, event: str, function: Any) -> None:
         """Refuse a call that reads what was not recorded."""
         if event == "c_call":
-            read, caller = self._native_read(frame, function), _caller(frame)
+            read = self._native_read(frame, function)
         elif event == "call":
-            read, caller = self._read(frame), frame.f_back
+            read = self._read(frame)
         else:
             return
-        if read and not self._is_silent(caller):
+        if read and not self._is_silent(_caller(frame, event)):
             self._refuse(f"{self._by} uses {read}, of which nothing was recorded")
 
     def _native_read(self, frame: FrameType, function: Any) -> str | None:
@@ -212,9 +212,9 @@ class _CallWatch:
         return False
 
 
-def _caller(frame: FrameType) -> FrameType | None:
-    """The frame that calls a function of C, by way of one of Python or not."""
-    return frame.f_back if frame.f_code in _CALLS else frame
+def _caller(frame: FrameType, event: str) -> FrameType | None:
+    """The frame that makes a call, of a function of C by way of one of Python or not."""
+    return frame.f_back if event == "call" or frame.f_code in _CALLS else frame
 
 
 def _argument_count(frame: FrameType) -> int:
