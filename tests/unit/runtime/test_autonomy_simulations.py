@@ -78,6 +78,27 @@ def test_unclear_verdicts_earn_nothing(at_least: float, untold: str) -> None:
     assert sum(number is not None for number in results) <= 0.05 * len(results)
 
 
+def offers_after_bursts(after: int) -> int:
+    """How many of 60 classes are offered at 0.9, of which bursts of 1 to 9 outcomes work in 0.8."""
+    rule, offered = rule_of(at_least=0.9, after=after, holdout=0, require_uplift=False), 0
+    for seed in range(60):
+        tally, dice, left = Tally(rule), random.Random(seed), 0
+        for _ in range(300):
+            if not left:
+                left, works = dice.randint(1, 9), dice.random() < 0.8
+            left -= 1
+            tally.draw(False)
+            tally.count("effective" if works else "no effect", False)
+            if tally.is_offered:
+                offered += 1
+                break
+    return offered
+
+
+def test_outcomes_that_come_in_bursts_need_a_larger_after() -> None:
+    assert offers_after_bursts(after=100) <= 0.05 * 60 < 0.1 * 60 < offers_after_bursts(after=20)
+
+
 def test_the_replica_counts_as_the_scripts_do(monkeypatch: pytest.MonkeyPatch) -> None:
     dice = random.Random(7)
     draws = [dice.random() * 0.3 for _ in range(40)]
