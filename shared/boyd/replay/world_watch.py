@@ -44,10 +44,10 @@ _HARMLESS = (
 
 
 def _system_calls() -> Iterator[tuple[object, str]]:
-    for module, shown in ((posix, "os"), (pwd, "pwd"), (grp, "grp"), (resource, "resource")):
+    for module, prefix in ((posix, "os"), (pwd, "pwd"), (grp, "grp"), (resource, "resource")):
         for name, function in vars(module).items():
             if isinstance(function, BuiltinFunctionType) and name not in _HARMLESS:
-                yield function, f"{shown}.{name}"
+                yield function, f"{prefix}.{name}"
 
 
 #: Functions that read something, with their names.

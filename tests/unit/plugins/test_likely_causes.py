@@ -678,7 +678,7 @@ def test_it_abstains_again_when_it_is_no_longer_right() -> None:
     assert calibration.probability(pick) is None
 
 
-def test_it_learns_anew_after_two_failures_of_what_was_sure() -> None:
+def test_two_wrong_causes_in_a_row_end_a_sure_calibration() -> None:
     pick, calibration = Pick(0.0, "db", 0.97, "mail", 5), Calibration()
     for number in range(60):
         calibration = calibration.judge(float(number), pick, right=True, first_right=False)
@@ -689,7 +689,7 @@ def test_it_learns_anew_after_two_failures_of_what_was_sure() -> None:
     assert calibration.judge(61.0, pick, right=False, first_right=True) == calibration
 
 
-def test_what_is_as_right_as_stated_is_hardly_ever_forgotten() -> None:
+def test_an_accurate_calibration_hardly_ever_ends() -> None:
     rng, forgotten = random.Random(3), 0
     for share in (0.5, 0.7, 0.9, 0.97):
         calibration = Calibration()

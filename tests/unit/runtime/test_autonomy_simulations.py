@@ -79,7 +79,7 @@ def test_unclear_verdicts_earn_nothing(at_least: float, untold: str) -> None:
 
 
 def offers_after_bursts(after: int) -> int:
-    """How many of 60 classes are offered at 0.9, of which bursts of 1 to 9 outcomes work in 0.8."""
+    """The number of offers at 0.9 in 60 classes whose bursts of 1 to 9 outcomes work in 0.8."""
     rule, offered = rule_of(at_least=0.9, after=after, holdout=0, require_uplift=False), 0
     for seed in range(60):
         tally, dice, left = Tally(rule), random.Random(seed), 0

@@ -41,9 +41,7 @@ end
 -- is_held(action, target, within): return true if a hold binds an action: the hold of its target, unless an execution with
 -- the prefix *within* caused it, or one on all targets.
 local function is_held(action, target, within)
-  if redis.call('EXISTS', held_actions) == 0 then
-    return false
-  end
+  if redis.call('EXISTS', held_actions) == 0 then return false end
   local everywhere, because = read_hold(action, '', '')
   local _, _, execution = read_hold(action, target, within)
   return because == 'violations' or everywhere == 'stopped' or (execution and true)
