@@ -136,7 +136,7 @@ acts10 = _acting("acts10", Trivial, 10)
 acts100 = _acting("acts100", Trivial, 100)
 waits10 = _acting("waits10", Waiting, 10)
 waits100 = _acting("waits100", Waiting, 100)
-for n in (10, 100):
+for n in (1, 10, 100):
     names = [f"crowd{n}acts{i}" for i in range(20)]
     globals().update({name: _acting(name, Trivial, n) for name in names})
 

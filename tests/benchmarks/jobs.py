@@ -25,14 +25,14 @@ BUSY_ONLY = PEERS[-1:]
 #: Agents, their observers, the seconds each of these waits, and the targets: p50 in ms on an idle
 #: machine, and to the first peer.
 JOBS = (
-    ("acts1", 1, 0.0, 14, 1.75),
+    ("acts1", 1, 0.0, 14, 1.3),
     ("acts10", 10, 0.0, 14, 0.7),
     ("acts100", 100, 0.0, 30, 0.22),
     ("waits10", 10, 0.05, 65, 1.0),
     ("waits100", 100, 0.05, 100, 0.46),
 )
 #: Observers of each of twenty agents, and the targets: iterations a second, and to the first peer.
-CROWDS = ((10, 100, 1.5), (100, 60, 7))
+CROWDS = ((1, 100, 1.3), (10, 100, 1.5), (100, 60, 7))
 
 
 def one_agent(report: Report, url: str, folder: Path) -> None:
