@@ -236,6 +236,26 @@ def test_an_answer_is_notified_at_once_and_ends_the_notifications(
     assert lab.client.zcard(DUE) == 0
 
 
+def test_an_outcome_is_not_notified_twice_when_it_overtakes_the_message_about_the_answer() -> None:
+    pager = Pager()
+    lab = pager.lab()
+    item = pending(lab)
+    overdue(lab, name(item))
+    pager.broken = {"phone"}
+    lab.resolver.answer(item.id, "approved", person("ann"))
+    lab.dispatcher.hints.clear()
+    overdue(lab, name(item))
+    assert record(lab, item, "answered", "phone").state == "queued"
+    overdue(lab, f"approval:{item.id}")
+    pager.broken = set()
+    # The next attempt comes before the message about the outcome is planned.
+    lab.client.zrem(DUE, name(item))
+    overdue(lab, delivery(item, "answered", "phone"))
+    overdue(lab, name(item))
+
+    assert [stage for stage, to in pager.sent if to == "phone"] == ["waiting", "executed"]
+
+
 def test_expiry_is_notified_as_an_answer() -> None:
     notifier = Notifier()
     lab = notifier.lab()

@@ -142,6 +142,8 @@ class DeliveryHandler:
         if recipient is None:
             return self._end(item, record, "skipped", fence, "it is no longer configured")
         now = self._engine.store.clock.now()
+        if self._is_overtaken(item, record, now):
+            return self._end(item, record, "skipped", fence, "more has become of it already")
         if recipient.not_before is not None and recipient.not_before > now:
             return self._put_off(item, record, fence, recipient.not_before)
         keeper = item.keeper(now) if record.stage == "escalated" else None
@@ -170,6 +172,19 @@ class DeliveryHandler:
         item = self._engine.store.find_approval(approval_id)
         records = item.notifications if item else []
         return item, next((record for record in records if record.name == name), None)
+
+    def _is_overtaken(self, item: ApprovalItem, record: NotificationRecord, now: datetime) -> bool:
+        """Check whether the recipient is about to get a later stage, which says the same or more.
+
+        A message says what has become of the item when it is sent.
+        """
+        if item.status == "pending":
+            return False
+        [latest] = (occasion.stage for occasion in current_stages(item, now))
+        if record.stage == latest:
+            return False
+        later = _recipients(self._engine, record.plugin, item, latest)
+        return any(recipient.id == record.recipient for recipient in later)
 
     def _attempt(
         self, item: ApprovalItem, record: NotificationRecord, fence: Fence, now: datetime
