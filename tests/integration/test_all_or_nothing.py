@@ -576,8 +576,10 @@ def approvals(store: Store, a: AgentStore) -> None:
     assert a.approvals.drop_votes(first, [(voted.approvals[0], "revoked")])
     a.approvals.resolve(first, ItemAnswer("approved", ANN), policy, KEEP)
     a.approvals.resolve(first, ItemAnswer("approved", person("bob")), policy, KEEP)
-    second = a.approvals.enqueue(proposal(2, run_ids=["run3"], wakes=["call:c3"]), KEEP)
+    terms = proposal(2, run_ids=["run3"], wakes=["call:c3"])
+    second = a.approvals.enqueue(terms, KEEP, "loop:3")
     a.approvals.resolve(second, ItemAnswer("denied", ANN, "no"), LAX, KEEP)
+    assert [hold.kind for hold in a.holds.all()] == ["denied"]
     third = a.approvals.enqueue(proposal(3, run_ids=["run3"]), KEEP)
     store.client.hset("boyd:{a}:run:run3", "status", "investigating")
     a.runs.cancel("run3", ANN, KEEP, "not wanted")

@@ -34,6 +34,7 @@ HoldKind = Literal[
     "rolled back",
     "suspended",
     "stopped",
+    "denied",
 ]
 #: The verdict on an action whose checks raised for the whole time.
 RaisingVerdict = Literal["cannot tell", "no effect"]
@@ -166,13 +167,14 @@ class Hold(Model):
         kind: why.
         because: why it is suspended, if it is: it did harm, or went beyond its sandbox again and
             again; then it is suspended on all targets.
-        execution: the execution that it waits for, or that had no effect or did harm.
-        symptoms: what it was meant to end, in words, if it had no effect; the hold ends when all of
-            them are gone.
+        execution: the execution that it waits for, or that had no effect, did harm or was denied.
+        symptoms: what it was meant to end, in words, if it had no effect or was denied; the hold
+            ends when all of them are gone.
         since: when the hold began.
         until: when it ends by itself; absent: a person has to lift it.
-        evidence: for the verdict, if there is one.
-        by: who has approved or requested the execution in flight; absent: the agent itself.
+        evidence: for the verdict, if there is one, or the note of who denied it.
+        by: who has approved or requested the execution in flight, or denied it; absent: the agent
+            itself.
         approved: whether that was by an approval.
         host: that executes it.
         age: seconds in this stage, when this was read; of executions in flight only.
@@ -209,6 +211,9 @@ class Hold(Model):
         # The part after the dot tells apart what lost data had the same number.
         done = self.execution.partition(".")[0]
         evidence = f": {self.evidence}" if self.evidence else ""
+        if self.kind == "denied":
+            denial = f"{self.by} denied it at {self.since:%H:%M} UTC"
+            return f"{subject} is not asked for again: {denial}{evidence}"
         if self.kind == "limit":
             return f"{subject} waits until a verdict is there: {self.evidence}"
         if self.in_flight:

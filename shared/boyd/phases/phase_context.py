@@ -160,7 +160,7 @@ class PhaseContext:
         if not bound and action.in_flight_limit is None:
             return None
         hold = self._past.hold(action.id, target)
-        if hold and not bound and not hold.in_flight:
+        if hold and not bound and not hold.in_flight and hold.kind != "denied":
             return None
         if hold or bound:
             self.tape.note(action.id, "holds", target, hold)

@@ -86,6 +86,8 @@ EXPIRED_AT_ONCE = 100
 SOON = 5.0
 #: The score from which on the index of pending items has those without a deadline.
 NO_DEADLINE = 4e12
+#: Seconds for which a denial holds its action where approvals have no deadline.
+DENIAL = 3600.0
 #: Seconds to remember the situation that asked for an item.
 WATCHED = 30 * 86400
 
@@ -257,6 +259,7 @@ class Approvals:
             "actor": actor_fields(by),
             "resend_after": self._resend_after,
             "agent": self._agent_id,
+            "hold_for": milliseconds(retention.ttl or DENIAL),
         }
         if answer.version is not None:
             options["version"] = str(answer.version)

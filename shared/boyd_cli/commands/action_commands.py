@@ -122,7 +122,7 @@ def holds(api: Api, form: str) -> None:
     rows = [
         [
             *(hold.action, hold.target, hold.kind, hold.execution),
-            *(_until(hold), ", ".join(hold.symptoms), hold.evidence or ""),
+            *(_until(hold), ", ".join(hold.symptoms), _evidence(hold)),
         ]
         for hold in items
     ]
@@ -131,6 +131,11 @@ def holds(api: Api, form: str) -> None:
 
 def _until(hold: Hold) -> str:
     return "its end" if hold.in_flight else output.short_date(hold.until) or "lifted"
+
+
+def _evidence(hold: Hold) -> str:
+    denied = [f"by {hold.by}"] if hold.kind == "denied" else []
+    return ": ".join([*denied, *([hold.evidence] if hold.evidence else [])])
 
 
 @actions.command()

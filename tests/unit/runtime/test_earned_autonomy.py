@@ -424,6 +424,8 @@ def test_an_offer_says_how_many_people_denied() -> None:
     item = office.waiting(ACTION)
     assert item is not None
     office.answer(item, "denied")
+    lifted = office.lab.store.holds.lift(item.action_id, item.target, person("ann"))
+    assert lifted == "lifted"
     offer = office.earn()
 
     assert offer.preview is not None

@@ -1,4 +1,4 @@
-"""Approvals whose problem ends while they wait: a mark, or their withdrawal."""
+"""Approvals whose problem ends while they wait, or lasts when they are denied."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from boyd.models import Anomaly, ApprovalItem, Autonomy
+from boyd.models import Actor, Anomaly, ApprovalItem, Autonomy
 from boyd.plugin import Action, Observer, Orienter, Strategy
+from boyd.store import ItemAnswer, Retention
 from boyd.testing import Lab
-from kit import agent, assessed, choice, person, seen
+from kit import LAX, agent, assessed, call_action, choice, person, seen
 
 DOWN = Anomaly(
     type="endpoint-down", description="web is down", severity="high", affected_resources=["web"]
@@ -132,3 +133,73 @@ def test_an_approval_can_be_given_after_the_end_of_its_problem() -> None:
     assert resolution.item is not None
     assert resolution.item.status == "approved"
     assert not world.item().problem_ended
+
+
+def _deny(world: World) -> None:
+    answer = ItemAnswer("denied", Actor(principal="eve"), "not at night")
+    world.lab.store.approvals.resolve(world.id, answer, LAX, Retention(ttl=600))
+
+
+def test_a_denied_action_is_not_asked_for_again_while_its_problem_lasts() -> None:
+    world = World()
+    _deny(world)
+    world.look(DOWN.patched({"severity": "critical"}))
+    [hold] = world.lab.store.holds.all()
+    [result] = world.lab.store.history.results(1)
+
+    assert world.lab.store.approvals.page(9).pending == []
+    assert (hold.kind, hold.by, hold.evidence) == ("denied", "eve", "not at night")
+    assert hold.until is not None
+    assert (hold.until - hold.since).total_seconds() == 600
+    assert result.trace is not None
+    [passed_over] = result.trace.held
+    assert "eve denied it at" in passed_over.reason
+    assert passed_over.reason.endswith(": not at night")
+
+
+def test_a_denied_action_is_asked_for_again_when_its_problem_comes_back() -> None:
+    world = World()
+    _deny(world)
+    world.look(OTHER)
+    assert world.lab.store.holds.all() == []
+    world.look(DOWN)
+
+    [asked] = world.lab.store.approvals.page(9).pending
+    assert asked.id != world.id
+
+
+def test_a_denied_action_is_asked_for_again_when_its_hold_is_lifted() -> None:
+    world = World()
+    _deny(world)
+    assert world.lab.store.holds.lift("p:restart", "web", Actor(principal="ann")) == "lifted"
+    world.look(DOWN)
+
+    assert len(world.lab.store.approvals.page(9).pending) == 1
+
+
+def test_a_person_may_ask_for_what_was_denied() -> None:
+    world = World()
+    _deny(world)
+    call_action(world.lab, action="p:restart", params={"host": "web"})
+
+    [asked] = world.lab.store.approvals.page(9).pending
+    assert asked.requested_by == ["ann"]
+
+
+def test_a_denial_leaves_a_suspension_as_it_is() -> None:
+    world = World()
+    world.lab.client.hset(
+        "boyd:{test}:hold:p:restart:web",
+        mapping={
+            "action": "p:restart",
+            "target": "web",
+            "kind": "suspended",
+            "execution": "loop:1",
+            "since": 1,
+        },
+    )
+    _deny(world)
+
+    hold = world.lab.store.holds.lasting("p:restart", "web")
+    assert hold is not None
+    assert hold.kind == "suspended"

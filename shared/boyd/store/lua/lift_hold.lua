@@ -1,5 +1,5 @@
--- Lift the hold of an action on a target, so that it may run again although it did harm, had no effect, or is being
--- verified.
+-- Lift the hold of an action on a target, so that it may run again although it did harm, had no effect, was denied, or
+-- is being verified.
 -- actor      of the person, for the audit
 -- Returns 'lifted', 'not held', or 'running' when an execution has to end first
 -- Events  hold.lifted

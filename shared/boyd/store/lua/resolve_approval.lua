@@ -6,20 +6,21 @@
 --            approve it; vote: JSON, for an approval; request: the same when it is repeated, or empty; note;
 --            done: how its execution ended, if the principal has executed it; actor; resend_after; link_until: the
 --            deadline (ms) of the signed link that the principal uses, if any; agent; compared: the copy of the freeze
---            marks was compared just now
+--            marks was compared just now; hold_for: ms for which a denial holds the action on its target, at most
 -- fields     field, value, ... to store
+-- What the loop has asked for because of symptoms, and is denied, is not asked for again while they last.
 -- Returns {an `ApprovalOutcome`}, {'frozen', why}, {'revoked', why}, {'unconfirmed'}, or {'newer', format version}
 -- Events  approval.approved, approval.denied, approval.withdrawn, approval.vote, run.completed, run.failed
 local approval, approvals_pending, approvals_history, approvals_fingerprints, events, runs, runs_finished, due,
-  audit_open, in_flight, freezes = unpack(KEYS)
+  audit_open, in_flight, freezes, held_actions = unpack(KEYS)
 local id, verdict, principal, options, retention = unpack(ARGV, 1, 5)
--- @include expect flight_limits frozen has_name overdue rest settle_approval
+-- @include expect flight_limits frozen has_name hold overdue rest settle_approval
 local fields = rest(6)
 options, retention = cjson.decode(options), cjson.decode(retention)
 local request = 'request:' .. principal
 local have = redis.call('HMGET', approval, 'version', 'requestedBy', 'queue', 'actionId', 'fingerprint', 'title', 'undoes',
   'executionState', 'votes', 'status', request, 'wakes', 'runIds', 'formatVersion', 'vote:' .. principal,
-  'target', 'concurrency')
+  'target', 'concurrency', 'symptomLines')
 local status = have[10]
 if options.request ~= '' and have[11] == options.request then
   return {status == verdict and verdict or 'counted'}
@@ -82,6 +83,13 @@ end
 local done = options.done or have[8]
 expect_approval(id)
 expect(in_flight, 'hash')
+local held, symptoms = hold_key(have[4], have[16] or ''), have[18]
+expect(held_actions, 'zset', held, 'hash')
+-- A hold after harm or without effect stays as it is.
+if verdict == 'denied' and symptoms and redis.call('EXISTS', held) == 0 then
+  hold(have[4], have[16] or '', {kind = 'denied', execution = 'approval:' .. id, symptoms = symptoms, by = principal,
+    evidence = options.note ~= '' and options.note or nil}, options.hold_for)
+end
 if verdict == 'approved' and not done then
   -- An approval is also the order to execute: from here on it does not depend on the approver. If nothing comes of
   -- it, the sweeper finds no job of that name and drops it.
