@@ -1,22 +1,24 @@
-"""An alert at three in the morning, with everything real: from Alertmanager to the effect."""
+"""A night on call, with everything real but Slack: from Alertmanager to the verdicts."""
 
 from __future__ import annotations
 
-import json
 import re
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import pytest
 
-from alertmanager_kit import alertmanager
 from browser_kit import PHONE, Console, keep_screenshot
 from harness import Deployment, wait_until
-from mail_kit import mail_server, parts_of
 from measuring import Measure
+from night_kit import night
 
 pytestmark = [pytest.mark.real, pytest.mark.long]
+
+#: The services that are down, by the agents that watch them.
+INCIDENTS = {"shop": "web-1", "mail": "fragile-1", "ledger": "book-1"}
 
 #: What the stream says of itself, and the height of the bar with such a text.
 _STATES = (
@@ -45,44 +47,78 @@ _ROWS_WITH = """(text) => {
 }"""
 
 
-def test_an_alert_is_answered_on_a_phone_by_the_link_in_a_mail(
-    deployment: Deployment, chromium: Any, tmp_path: Path, measure: Measure
+def test_three_incidents_of_a_night_reach_the_right_people_up_to_their_verdicts(
+    deployment: Deployment, chromium: Any, tmp_path: Path, pictures: Path, measure: Measure
 ) -> None:
-    console = Console(deployment, chromium)
-    webhook = f"{console.url}/api/v0/agents/pager/intake/alertmanager"
-    sender = _text(deployment.key("alertmanager", "trigger", person=False))
-    with mail_server() as box, alertmanager(tmp_path, webhook, sender) as alerts:
-        deployment.environment |= {
-            "NOTIFIED": json.dumps([{"name": "on-call", "recipients": [box.address]}]),
-            "BOYD_API__URL": console.url,
-        }
-        deployment.worker("worker", "agents.pager:pager")
+    """The shop needs a restart, that of the mail server does harm, the ledger recovers."""
+    with night(deployment, chromium, tmp_path) as people:
         fired = monotonic()
-        alerts.fire("ServiceDown", service="shop", severity="critical")
-        [asked] = wait_until(lambda: box.mails[:1])
+        for agent, service in INCIDENTS.items():
+            people.alerts.fire("ServiceDown", agent=agent, service=service)
+
+        # Jane and the channel are asked.
+        for service in INCIDENTS.values():
+            people.hear("jane", service, "Approval needed")
+            wait_until(partial(people.headline, service))
         mailed = monotonic() - fired
-        assert asked["Subject"] == "Approval needed: pager:restart (pager)"
-        opened = monotonic()
-        with console.visitor(size=PHONE) as context:
+
+        # Mia takes the mail server. Nobody takes the others, so Lee is asked, too.
+        people.mia("boyd.acknowledge", "fragile-1")
+        for service in ("web-1", "book-1"):
+            people.hear("lee", service, "Escalated, approval needed")
+
+        # The ledger recovers, and what waits because of it is marked.
+        people.alerts.resolve("ServiceDown", agent="ledger", service="book-1")
+
+        # Lee opens the link on a phone, and looks: inbox, overview, agent, target, approval.
+        key = deployment.key("lee", "read", "approvals")
+        with people.console.visitor(size=PHONE) as context:
             page = context.new_page()
-            _sign_in(
-                page, _link(asked, console), _text(deployment.key("jane", "read", "approvals"))
-            )
+            _sign_in(page, people.link("lee", "web-1"), _text(key))
+            page.goto(f"{people.console.url}/console/")
+            page.get_by_text("the problem is over").wait_for()
+            keep_screenshot(page, pictures, "night-inbox")
+            page.goto(f"{people.console.url}/console/agents")
+            page.get_by_text("web-1 is down").wait_for()
+            keep_screenshot(page, pictures, "night-overview")
+            page.get_by_role("link", name="shop", exact=True).click()
+            page.get_by_role("heading", name="What is wrong").wait_for()
+            keep_screenshot(page, pictures, "night-agent")
+            page.locator("section.trouble").get_by_role("link", name="web-1").first.click()
+            page.get_by_role("heading", name="web-1", exact=True).wait_for()
+            keep_screenshot(page, pictures, "night-target")
+            page.get_by_role("link", name="pager:restart").first.click()
             page.get_by_role("link", name=re.compile("Approve")).click()
-            button = page.get_by_role("button", name="Approve")
-            button.wait_for()
+            page.get_by_role("button", name="Approve").wait_for()
             assert deployment.effects() == []
             clicked = monotonic()
-            button.click()
-            wait_until(lambda: deployment.effects() == ["shop"])
-            took, total = monotonic() - clicked, monotonic() - opened
-            page.get_by_text("Execution: succeeded").wait_for()
-        # The mail about the answer is left out if the outcome overtakes it.
-        outcome = "Succeeded: pager:restart (pager)"
-        wait_until(lambda: outcome in [mail["Subject"] for mail in box.mails])
-        assert not any("/console/open/" in str(parts_of(mail)) for mail in box.mails)
-    measure(6, f"mail {mailed:.1f} s after the alert; effect {took:.1f} s after the click")
-    measure(6, f"from the link in the mail, over the login, to the effect: {total:.1f} s")
+            page.get_by_role("button", name="Approve").click()
+            page.get_by_text("web-1 answers").first.wait_for()
+            shown = monotonic() - clicked
+            keep_screenshot(page, pictures, "night-outcome")
+
+        # Mia approves hers in the channel; it makes things worse, and is undone.
+        people.mia("boyd.approve", "fragile-1")
+
+        # All who knew hear the verdicts, and nobody hears anything twice.
+        for name in ("jane", "channel"):
+            people.hear(name, "fragile-1", "Undone")
+        for name in ("jane", "lee", "channel"):
+            people.hear(name, "web-1", "Effective")
+        assert people.headline("web-1") == "Effective"
+        assert people.headline("fragile-1") == "Undone"
+        assert people.news("lee", "fragile-1") == [], "Mia has it"
+        for name in ("jane", "lee", "channel"):
+            for service in INCIDENTS.values():
+                news = people.news(name, service)
+                assert len(news) == len(set(news)), (name, service)
+    assert deployment.effects_file.read_text().splitlines() == [
+        "restart web-1",
+        "restart fragile-1",
+        "stop fragile-1",
+    ]
+    measure(6, f"three mails and messages {mailed:.1f} s after three alerts")
+    measure(6, f"from the click on a phone to the verdict on its page: {shown:.1f} s")
 
 
 def test_nothing_moves_under_a_finger_when_a_page_becomes_live(console: Console) -> None:
@@ -109,14 +145,6 @@ def test_the_bar_has_two_rows_on_a_phone_however_long_the_names_are(
 def _text(headers: dict[str, str]) -> str:
     """The key in these headers."""
     return headers["Authorization"].removeprefix("Bearer ")
-
-
-def _link(mail: Any, console: Console) -> str:
-    """The link in a mail, to the approval's page."""
-    [link] = re.findall(r'<a href="([^"]+)">', parts_of(mail)["text/html"])
-    assert link.startswith(f"{console.url}/console/agents/pager/approvals/")
-    assert link in parts_of(mail)["text/plain"]
-    return str(link)
 
 
 def _sign_in(page: Any, link: str, key: str) -> None:

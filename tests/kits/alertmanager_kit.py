@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -55,14 +55,18 @@ class Alertmanager:
         """Send it an alert, as Prometheus does."""
         self.fire_all([{"alertname": name, **labels}])
 
-    def fire_all(self, alerts: Sequence[dict[str, str]]) -> None:
-        """Send it alerts with these labels at once."""
+    def resolve(self, name: str, **labels: str) -> None:
+        """End an alert."""
+        self.fire_all([{"alertname": name, **labels}], ended=True)
+
+    def fire_all(self, alerts: Sequence[dict[str, str]], ended: bool = False) -> None:
+        """Send it alerts with these labels at once; those that have *ended* are over."""
         now = datetime.now(UTC).isoformat()
         sent = [
             {
                 "labels": labels,
                 "annotations": {"summary": f"{labels['alertname']} fires"},
-                "startsAt": now,
+                **({"endsAt": now} if ended else {"startsAt": now}),
             }
             for labels in alerts
         ]
@@ -71,16 +75,22 @@ class Alertmanager:
 
 @contextmanager
 def alertmanager(
-    folder: Path, webhook: str, key: str, group_by: Sequence[str] = (), group_wait: int = 0
+    folder: Path,
+    webhook: str,
+    key: str,
+    group_by: Sequence[str] = (),
+    group_wait: int = 0,
+    others: Mapping[str, str] | None = None,
 ) -> Iterator[Alertmanager]:
     """An Alertmanager with a folder of its own, which shows *key* to *webhook*.
 
-    It sends a group *group_wait* seconds after the first alert.
+    It sends a group *group_wait* seconds after the first alert. Alerts with a label `agent` that
+    is among *others* go to the webhook there.
     """
     program, port = alertmanager_program(), free_port()
     (folder / "boyd.key").write_text(key)
     (folder / "alertmanager.yml").write_text(
-        _configuration(webhook, folder / "boyd.key", group_by, group_wait)
+        _configuration({"": webhook, **(others or {})}, folder / "boyd.key", group_by, group_wait)
     )
     command = [
         *(program, "--config.file", str(folder / "alertmanager.yml")),
@@ -95,17 +105,29 @@ def alertmanager(
         made.send(signal.SIGKILL)
 
 
-def _configuration(webhook: str, key_file: Path, group_by: Sequence[str], group_wait: int) -> str:
-    """The configuration, in the part of YAML that is JSON."""
-    receiver = {
-        "url": webhook,
-        "max_alerts": 5000,
-        "send_resolved": True,
-        "http_config": {"authorization": {"credentials_file": str(key_file)}},
-    }
-    wait = f"{group_wait}s"
-    route = {"receiver": "boyd", "group_wait": wait, "group_by": list(group_by)}
-    receivers = [{"name": "boyd", "webhook_configs": [receiver]}]
+def _configuration(
+    webhooks: Mapping[str, str], key_file: Path, group_by: Sequence[str], group_wait: int
+) -> str:
+    """The configuration, in the part of YAML that is JSON, for webhooks by the label `agent`."""
+    receivers = [
+        {
+            "name": f"boyd {name}",
+            "webhook_configs": [
+                {
+                    "url": url,
+                    "max_alerts": 5000,
+                    "send_resolved": True,
+                    "http_config": {"authorization": {"credentials_file": str(key_file)}},
+                }
+            ],
+        }
+        for name, url in webhooks.items()
+    ]
+    routes = [
+        {"receiver": f"boyd {name}", "matchers": [f'agent="{name}"']} for name in webhooks if name
+    ]
+    times = {"group_wait": f"{group_wait}s", "group_interval": "1s"}
+    route = {"receiver": "boyd ", "group_by": list(group_by), "routes": routes, **times}
     return json.dumps({"route": route, "receivers": receivers})
 
 

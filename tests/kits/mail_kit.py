@@ -19,8 +19,18 @@ class Mailbox(Message):
     def __init__(self, port: int) -> None:
         super().__init__(EmailMessage)
         self.mails: list[Any] = []
+        self._port = port
         #: Apprise's address of `jane@example.com` on this server.
-        self.address = f"mailto://127.0.0.1:{port}?from=boyd@example.com&to=jane@example.com"
+        self.address = self.address_of("jane")
+
+    def address_of(self, name: str) -> str:
+        """Apprise's address of *name* at `example.com` on this server."""
+        return f"mailto://127.0.0.1:{self._port}?from=boyd@example.com&to={name}@example.com"
+
+    def subjects(self, name: str, subject: str) -> list[str]:
+        """The subjects of the mails to *name* that have *subject* in theirs."""
+        mails = [mail for mail in self.mails if f"{name}@example.com" in mail["To"]]
+        return [mail["Subject"] for mail in mails if subject in mail["Subject"]]
 
     def handle_message(self, message: Any) -> None:
         """Keep a message."""

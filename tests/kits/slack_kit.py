@@ -83,14 +83,22 @@ class Slack:
         """The methods that were called, in order."""
         return [method for method, _ in self.calls]
 
-    def message(self) -> dict[str, Any]:
-        """The only message that is no reply."""
-        [message] = [entry for entry in self.messages.values() if "thread_ts" not in entry]
+    def message(self, subject: str = "") -> dict[str, Any]:
+        """The only message with that *subject* that is no reply."""
+        [message] = [
+            entry
+            for entry in self.messages.values()
+            if "thread_ts" not in entry and subject in entry["text"]
+        ]
         return message
 
-    def replies(self) -> list[dict[str, Any]]:
-        """The messages in threads."""
-        return [entry for entry in self.messages.values() if "thread_ts" in entry]
+    def replies(self, subject: str = "") -> list[dict[str, Any]]:
+        """The messages in threads, with that *subject*."""
+        return [
+            entry
+            for entry in self.messages.values()
+            if "thread_ts" in entry and subject in entry["text"]
+        ]
 
     def view(self) -> dict[str, Any]:
         """The dialog that was opened last."""
@@ -150,10 +158,16 @@ class Slack:
     # What it sends
 
     def click(
-        self, action: str, user: str = "U0ALICE", *, name: str = "alice", **changes: Any
+        self,
+        action: str,
+        user: str = "U0ALICE",
+        *,
+        name: str = "alice",
+        subject: str = "",
+        **changes: Any,
     ) -> bytes:
         """The body of the interaction when *user* clicks a button of the message."""
-        buttons = elements(self.message()["blocks"])
+        buttons = elements(self.message(subject)["blocks"])
         button = next(part for part in buttons if part["action_id"] == action)
         clicked = {"action_id": action, "type": "button", "value": button.get("value", "")}
         return self._body("block_actions", user, name, changes, actions=[clicked])

@@ -47,6 +47,7 @@ KERNEL = {
     "Celery's own tools: the app they load, what workers answer, events within bounds": 103,
     "what plugins raise, in checks of params and while loading; logins of their requests": 68,
     "steps that a worker takes without their message": 51,
+    "denials that hold, and outcomes that overtake messages about them": 18,
 }
 LIBRARY = {
     "the library without its guests": 66_000,
@@ -60,6 +61,7 @@ LIBRARY = {
     "rights per action, votes of revoked keys, and no approval while frozen": 300,
     "ticks of each agent at times of its own, and heartbeats with a digest": 90,
     "replay: where iterators stand, on each release of Python": 6,
+    "denials that hold, and outcomes that overtake messages about them": 31,
     "replay: what plugins read by way of C, in threads and log records; two more twins": 100,
     "steps that a worker takes without their message": 40,
 }
