@@ -29,21 +29,11 @@ _TEXT = frozenset(
         *("id", "agentId", "status", "fingerprint", "actionId", "actionName", "risk"),
         *("reversibility", "situationClass"),
         *("situationSummary", "reason", "note", "actedBy", "claimedBy", "link", "queue", "undoes"),
-        *("boundTo", "previews"),
+        *("boundTo", "previews", "traceparent"),
         *("title", "description", "priority", "source", "approvalId", "callbackUrl", "kind"),
-        "traceparent",
         *("action", "rationale", "state", "target", "by", "host", "worker", "approve", "progress"),
-        *(
-            "question",
-            "instructions",
-            "profile",
-            "key",
-            "askedBy",
-            "ending",
-            "detail",
-            "text",
-            "cancelledBy",
-        ),
+        *("question", "instructions", "profile", "key", "askedBy", "ending", "detail", "text"),
+        "cancelledBy",
     }
 )
 #: Ids and principals, separated by spaces.
