@@ -171,10 +171,9 @@ if options.origin and not state and not options.idempotent and server ~= server_
   lose_claim(execution, why)
   return {'unknown', why}
 end
-if not state and options.held and is_held(action, target, options.within) then
-  return {'held'}
-end
-if not state and options.decided and is_overtaken(action, target, options.within, options.decided) then
+-- What overtakes a decision is a hold, too.
+local binds = options.held and is_held or options.decided and is_overtaken
+if not state and binds and binds(action, target, options.within, options.decided) then
   return {'held'}
 end
 local waits = too_early()
