@@ -579,7 +579,7 @@ def approvals(store: Store, a: AgentStore) -> None:
     terms = proposal(2, run_ids=["run3"], wakes=["call:c3"])
     second = a.approvals.enqueue(terms, KEEP, "loop:3")
     a.approvals.resolve(second, ItemAnswer("denied", ANN, "no"), LAX, KEEP)
-    assert [hold.kind for hold in a.holds.all()] == ["denied"]
+    assert "denied" in [hold.kind for hold in a.holds.all()]
     third = a.approvals.enqueue(proposal(3, run_ids=["run3"]), KEEP)
     store.client.hset("boyd:{a}:run:run3", "status", "investigating")
     a.runs.cancel("run3", ANN, KEEP, "not wanted")

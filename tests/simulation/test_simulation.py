@@ -80,7 +80,7 @@ def test_an_outage_before_the_first_sweep_loses_no_result(
     ],
     ids=["a message", "an action"],
 )
-def test_what_goes_on_after_its_bound_violates_an_invariant(
+def test_going_on_after_the_bound_violates_an_invariant(
     bound: str, fault: Fault, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert run(SCENARIOS["effect"], 0, [fault]).violations == ()
