@@ -578,12 +578,13 @@ def _replace(client: Client) -> None:
     procedure = naming.call(ORDER)
 
     def end_of_procedure() -> ProcedureRecord | str | None:
+        # Before the procedure: its call may begin it between the two.
+        call = client.store.calls.get(ORDER)
         record = client.store.procedures.get(procedure)
         if record is not None and record.state == "stopped":
             _decide_on(client, procedure)
         if record is not None:
             return record if record.has_ended else None
-        call = client.store.calls.get(ORDER)
         is_over = call and call.execution and call.execution.state not in ("queued", "running")
         return "never begun" if is_over else None
 
