@@ -206,8 +206,17 @@ NATIVE = [
 ]
 
 
+#: Functions of the C library, looked up before anything is judged: later that is refused.
+LIBRARY = """
+import ctypes
+C = ctypes.CDLL(None)
+for name in "open unlink rename chmod mkdir system socket socketpair kill".split():
+    getattr(C, name)
+"""
+
+
 def tried(
-    attempts: list[str], tmp_path: Path, records: list[LoopResult]
+    attempts: list[str], tmp_path: Path, records: list[LoopResult], prelude: str = ""
 ) -> list[ReplayedIteration]:
     """One iteration after each attempt; nothing has come of any of them."""
     where = tmp_path / "where"
@@ -221,7 +230,8 @@ def tried(
         told = repr(attempts)
         for name, value in names.items():
             told = told.replace(name, str(value))
-        place = Place(tmp_path, records, acting(f"exec({told}[ctx.iteration - 1])"))
+        plugin = acting(f"exec({told}[ctx.iteration - 1])") + prelude
+        place = Place(tmp_path, records, plugin)
         with ShadowPool(ShadowTask(agent=str(place.agent), paths=sys.path), 1) as pool:
             texts = place.records.read_text().splitlines()[: len(attempts)]
             found = [one for portion in pool.judge([texts]) for one in portion]
@@ -249,11 +259,8 @@ def test_a_plugin_that_acts_past_python_is_stopped_by_the_kernel(
     tmp_path: Path, records: list[LoopResult]
 ) -> None:
     # What succeeds reads something that was not recorded, so that it is seen here.
-    attempts = [
-        f"import ctypes\nif ctypes.CDLL(None).{one} not in (-1, 127): ctx.state.get('succeeded')"
-        for one in NATIVE
-    ]
-    found = tried(attempts, tmp_path, records)
+    attempts = [f"if C.{one} not in (-1, 127): ctx.state.get('succeeded')" for one in NATIVE]
+    found = tried(attempts, tmp_path, records, LIBRARY)
 
     assert [(one.differences, one.why) for one in found] == [([], None)] * len(NATIVE)
 
@@ -265,7 +272,7 @@ def test_no_process_of_a_replay_writes_connects_or_starts_a_program(
 ) -> None:
     calls = "trace=network,execve,kill,openat,open,unlink,rename,mkdir"
     trace = tmp_path / "trace"
-    tries = acting("import ctypes\nctypes.CDLL(None).system(b'true')")
+    tries = acting("C.system(b'true')") + LIBRARY
     place = Place(tmp_path, records, tries)
     task = ShadowTask(agent=str(place.agent), paths=sys.path).to_json()
     text = place.records.read_text().splitlines()[0]

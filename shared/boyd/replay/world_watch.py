@@ -36,10 +36,14 @@ _CLOCKS = (
     *("process_time", "process_time_ns", "thread_time", "thread_time_ns"),
     *("clock_gettime", "clock_gettime_ns"),
 )
-#: Functions of the system that tell nothing, or of whose use the audit hook tells.
+#: Functions of the system that tell nothing, or that the audit hook refuses for what they do.
 _HARMLESS = (
     *("fspath", "_path_normpath", "strerror", "waitstatus_to_exitcode", "putenv", "unsetenv"),
     *("open", "close", "read", "write", "listdir", "scandir", "register_at_fork"),
+    *("remove", "unlink", "rename", "replace", "rmdir", "mkdir", "link", "symlink", "truncate"),
+    *("ftruncate", "chmod", "fchmod", "chown", "fchown", "lchown", "utime", "setxattr"),
+    *("removexattr", "system", "execv", "execve", "posix_spawn", "posix_spawnp", "fork"),
+    *("forkpty", "kill", "killpg"),
 )
 
 
