@@ -39,7 +39,8 @@ def running(server: Guarded, tmp_path: Path) -> Iterator[Deployment]:
     with Deployment(server.urls["admin"], tmp_path) as made:
         made.environment["BOYD_CELERY__EVENTS"] = "true"
         made.environment["BOYD_REDIS_URL"] = server.urls["worker"]
-        made.worker("worker", "agents.traced:traced")
+        # Where tasks are processes, each step is a task of its own.
+        made.worker("worker", "agents.traced:traced", "--pool", "prefork", "--concurrency", "2")
         made.environment["BOYD_REDIS_URL"] = (server.secrets / "redis-url-celery").read_text()
         yield made
 
