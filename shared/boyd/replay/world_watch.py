@@ -43,7 +43,7 @@ _HARMLESS = (
     *("remove", "unlink", "rename", "replace", "rmdir", "mkdir", "link", "symlink", "truncate"),
     *("ftruncate", "chmod", "fchmod", "chown", "fchown", "lchown", "utime", "setxattr"),
     *("removexattr", "system", "execv", "execve", "posix_spawn", "posix_spawnp", "fork"),
-    *("forkpty", "kill", "killpg"),
+    *("forkpty", "kill", "killpg", "_exit", "abort"),
 )
 
 
@@ -94,11 +94,17 @@ _SILENT_ITSELF = ("pydantic._internal.", "pydantic.plugin.", "boyd.replay.", "bo
 class _InPython:
     """A function of C, which calls it from here, so that Python tells of it."""
 
+    # A default of a plugin's function: digests of its code hold the name of the type.
+    __qualname__ = BuiltinFunctionType.__qualname__
+
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         return self.function(*args, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.function, name)
 
 
 def _clock_in_python(method: Any) -> Any:

@@ -102,11 +102,13 @@ def test_the_digests_of_observers_are_the_same_in_every_process(tmp_path: Path) 
     agent = agent_with(tmp_path, *BUILT_IN)
     path = tmp_path / "agent.toml"
     script = (
-        "import sys; from boyd.agent import load_agent; print(load_agent(sys.argv[1]).build.id)"
+        "import sys; from boyd.agent import load_agent;"
+        "from boyd.replay.world_watch import watch_calls_of_c;"
+        "sys.argv[2] != '3' or watch_calls_of_c(); print(load_agent(sys.argv[1]).build.id)"
     )
     ids = {
         subprocess.check_output(
-            [sys.executable, "-c", script, str(path)],
+            [sys.executable, "-c", script, str(path), seed],
             env={**os.environ, "PYTHONHASHSEED": seed},
             text=True,
         ).strip()
