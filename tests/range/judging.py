@@ -98,7 +98,7 @@ def judge(course: Course) -> Figures:
         if entry is None:
             found.untrue.append(f"{case.name}: {one.action} was done and is not in the ledger")
             continue
-        found.unprovoked += not course.looks.faults.is_bad(one.began)
+        found.unprovoked += not course.looks.faults.may_be_bad(one.began)
         _compare(found, course, one, entry)
     if found.misses:
         found.details.append(f"{case.name}: {_told(course)}")

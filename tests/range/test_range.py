@@ -212,6 +212,14 @@ def test_a_case_that_goes_otherwise_is_a_miss(
     assert any(missed in one for one in misses), misses
 
 
+def test_an_action_on_a_fault_that_comes_between_two_looks_is_no_miss() -> None:
+    def comes_back(course: Course) -> None:
+        faults = course.looks.faults
+        faults.all = [(at, bad and at != FIRST) for at, bad in faults.all]
+
+    assert judge(went(comes_back)).misses == []
+
+
 def test_the_table_tells_what_was_missed() -> None:
     report = Report()
     for change in (lambda course: None, lasting):

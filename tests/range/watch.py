@@ -28,6 +28,13 @@ class Answers:
         """Check that it was bad at the last look before that."""
         return next((bad for at, bad in reversed(self.all) if at <= until), False)
 
+    def may_be_bad(self, time: float) -> bool:
+        """Check that it was bad at the last look before that time, or at the next one.
+
+        Whoever acts may have seen a change between the two.
+        """
+        return self.is_bad(time) or next((bad for at, bad in self.all if at > time), False)
+
     def good_since(self) -> float | None:
         """The time since when it has been good, if it is."""
         found = None
