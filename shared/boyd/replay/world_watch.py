@@ -223,7 +223,7 @@ class _CallWatch:
 
 
 def _caller(frame: FrameType, event: str) -> FrameType | None:
-    """The frame that makes a call, of a function of C by way of one of Python or not."""
+    """Return the frame of the component's code that calls, past the wrapper of a C function."""
     return frame.f_back if event == "call" or frame.f_code in _CALLS else frame
 
 

@@ -251,7 +251,7 @@ class ByteBudget:
 
 
 def _hash(row: list[Any], fields: Sequence[str]) -> dict[str, str]:
-    """A hash from its row in the reply of `read_hashes`."""
+    """Return a hash from its row in the reply of `read_hashes`."""
     if not fields:
         return pairs(row)
     return {name: text for name, text in zip(fields, row, strict=False) if text is not None}

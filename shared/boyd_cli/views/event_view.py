@@ -28,7 +28,7 @@ def plain_line(agent_id: str, event: Event, moment: str | None = None) -> str:
 
 
 def iteration_of(event: Event) -> int:
-    """The number of the iteration that an event belongs to; 0 for none."""
+    """Return the number of the event's iteration, or 0 if it has none."""
     return int(str(event.data.get("iteration", 0)))
 
 
