@@ -31,7 +31,7 @@ class Answers:
     def may_be_bad(self, time: float) -> bool:
         """Check that it was bad at the last look before that time, or at the next one.
 
-        Whoever acts may have seen a change between the two.
+        It may change between two looks, and an agent may see that first.
         """
         return self.is_bad(time) or next((bad for at, bad in self.all if at > time), False)
 
