@@ -41,11 +41,12 @@ LANES: Mapping[EventKind, str] = {
     "verdict": "Verdicts",
 }
 #: The look of a bar by the state of its event.
-_GOOD = ("effective", "succeeded", "approved", "resolved")
+_GOOD = ("effective", "approved", "resolved")
 _BAD = ("worse", "worse, undone", "worse, not restored", "failed", "denied")
-#: The shape of each state.
+#: The shape of each state; that a call succeeded says nothing about its effect.
 SHAPES: Mapping[str, str] = {
-    **dict.fromkeys(("effective", "succeeded", "approved", "resolved", "over"), "ok"),
+    **dict.fromkeys(("effective", "approved", "resolved", "over"), "ok"),
+    "succeeded": "idle",
     **dict.fromkeys(("failed", "denied"), "failed"),
     **dict.fromkeys(("worse", "worse, undone", "worse, not restored"), "undo"),
     **dict.fromkeys(("open", "fired"), "warning"),

@@ -12,7 +12,7 @@ from boyd.health.agent_condition import condition_of
 from boyd.health.agent_health import AgentHealth
 from boyd.health.reader import read_agents
 from boyd.health.snapshot import Roster
-from boyd.models import Model, ObserverHealth, from_ms, responses
+from boyd.models import LEVELS, Model, ObserverHealth, OpenAnomaly, from_ms, responses
 from boyd.runtime import retire as retire_agent
 from boyd.runtime import revoke as revoke_agent
 from boyd.store import AgentStore, Topic, reason_text
@@ -80,7 +80,7 @@ def _agent_state(roster: Roster, agent: AgentHealth) -> responses.AgentState:
     fields = {
         **dict(entry),
         "condition": condition_of(roster, agent),
-        "anomalies": list(trouble.anomalies[:_ANOMALIES]),
+        "anomalies": _worst_anomalies(agent),
         "open_anomalies": len(trouble.anomalies),
         "phase": agent.progress.phase,
         "iteration": agent.progress.iterations,
@@ -96,6 +96,18 @@ def _agent_state(roster: Roster, agent: AgentHealth) -> responses.AgentState:
     return responses.AgentState(
         **{name: fields[name] for name in responses.AgentState.model_fields}
     )
+
+
+def _worst_anomalies(agent: AgentHealth) -> list[OpenAnomaly]:
+    """The worst open anomalies; among equal ones first those about which something was done."""
+    trouble, approval = agent.trouble, agent.backlog.next_approval
+    targets = {target for _, target in trouble.in_flight} | {hold.target for hold in trouble.holds}
+
+    def rank(anomaly: OpenAnomaly) -> tuple[int, bool, bool]:
+        is_asked = approval is not None and approval.target == anomaly.resource
+        return -LEVELS.index(anomaly.severity), not is_asked, anomaly.resource not in targets
+
+    return sorted(trouble.anomalies, key=rank)[:_ANOMALIES]
 
 
 @state_routes.get("/state", scope="read", answers={200: responses.StateResponse}, label="show")

@@ -10,8 +10,9 @@ from boyd.health.checks import seconds_blind
 from boyd.health.finding import span
 from boyd.health.snapshot import Roster
 from boyd.models import Hold, from_ms
+from boyd.models.effect import HARM
 from boyd.models.responses import CONDITIONS, AgentCondition, ConditionName
-from boyd.text.formatting import counted
+from boyd.text.formatting import call_text, counted
 
 
 def condition_of(roster: Roster, agent: AgentHealth) -> AgentCondition:
@@ -54,42 +55,47 @@ def _blindness(roster: Roster, agent: AgentHealth) -> AgentCondition | None:
 
 
 def _demand(roster: Roster, agent: AgentHealth) -> AgentCondition | None:
-    approvals = agent.backlog.approvals
+    approvals, first = agent.backlog.approvals, agent.backlog.next_approval
     if not approvals:
         return None
+    reason = f"{counted(approvals, 'approval')} to answer"
+    if first is not None:
+        more = f" and {counted(approvals - 1, 'other')} wait" if approvals > 1 else " waits"
+        reason = f"{call_text(first.title, first.target)}{more} for an answer"
     return AgentCondition(
         name="waits for you",
-        reason=f"{counted(approvals, 'approval')} to answer",
+        reason="; ".join([reason, *_attempts(agent)]),
+        approval=first.id if first else None,
         since=_since(agent),
     )
 
 
 def _harm(roster: Roster, agent: AgentHealth) -> AgentCondition | None:
-    holds = agent.trouble.harmful
+    holds = [hold for hold in agent.trouble.holds if hold.kind in HARM]
     if not holds:
         return None
-    latest = max(holds, key=lambda hold: hold.since)
-    return AgentCondition(name="made worse", reason=_describe_harm(latest), since=latest.since)
-
-
-def _describe_harm(hold: Hold) -> str:
-    where = f" on {hold.target}" if hold.target else ""
-    fate = "was undone" if hold.kind == "rolled back" else "is suspended"
-    return f"{hold.action}{where} {fate}{f': {hold.evidence}' if hold.evidence else ''}"
+    latest = max(holds, key=_since_when)
+    reason = f"{latest.brief}{f': {latest.evidence}' if latest.evidence else ''}"
+    return AgentCondition(name="made worse", reason=reason, since=latest.since)
 
 
 def _incident(roster: Roster, agent: AgentHealth) -> AgentCondition | None:
     trouble = agent.trouble
     if not trouble.anomalies or trouble.in_flight:
         return None
-    return AgentCondition(name="open incident", reason="nothing is being done", since=_since(agent))
+    reason = "; ".join([*_attempts(agent), "nothing is being done"])
+    return AgentCondition(name="open incident", reason=reason, since=_since(agent))
 
 
 def _work(roster: Roster, agent: AgentHealth) -> AgentCondition | None:
     in_flight = agent.trouble.in_flight
     if not in_flight and agent.progress.phase != "act":
         return None
-    reason = f"{counted(max(in_flight, 1), 'action')} in flight"
+    reason = "1 action in flight"
+    if in_flight:
+        (action, target), *others = in_flight
+        more = f" and {counted(len(others), 'other action')}" if others else ""
+        reason = f"{call_text(action, target)}{more} in flight"
     return AgentCondition(name="at work", reason=reason, since=_since(agent))
 
 
@@ -100,6 +106,21 @@ def _pause(roster: Roster, agent: AgentHealth) -> AgentCondition | None:
 
 def _calm(roster: Roster, agent: AgentHealth) -> AgentCondition | None:
     return AgentCondition(name="quiet")
+
+
+def _attempts(agent: AgentHealth) -> list[str]:
+    """The latest action that was to end an open anomaly and has not, in words, if there is one."""
+    troubled = {anomaly.resource for anomaly in agent.trouble.anomalies}
+    holds = [
+        hold
+        for hold in agent.trouble.holds
+        if (hold.target in troubled or not hold.target) and not hold.in_flight
+    ]
+    return [max(holds, key=_since_when).brief] if troubled and holds else []
+
+
+def _since_when(hold: Hold) -> datetime:
+    return hold.since
 
 
 def _since(agent: AgentHealth) -> datetime | None:

@@ -10,10 +10,12 @@ from dataclasses import replace
 from typing import Any, get_args
 
 from boyd.health.agent_replies import (
+    APPROVAL,
     DUE,
     FLIGHT,
-    HARMFUL,
+    HOLDS,
     LAST,
+    NEXT_APPROVAL,
     OBSERVED,
     OBSERVERS,
     OLDEST_RUN,
@@ -23,6 +25,7 @@ from boyd.health.agent_replies import (
     FieldSource,
     InFlightIteration,
     LastIteration,
+    WaitingApproval,
     WaitingWork,
     answer,
     hash_counts,
@@ -57,7 +60,7 @@ from boyd.store.approvals import NO_DEADLINE
 from boyd.store.audit_trail import COUNTED
 from boyd.store.fleet import AgentEntry
 from boyd.store.freezes import first_reason, reason_in, revocation_of, scopes_of
-from boyd.store.in_flight import count_places
+from boyd.store.in_flight import calls_in
 from boyd.store.iterations import read_anomalies
 from boyd.store.model_usage import LONGEST, read_totals
 from boyd.store.server.connection import read_int
@@ -199,10 +202,9 @@ class Backlog:
     )
     next_deadline: float | None = declare(
         "The deadline of the approval that expires next.",
-        answer(
-            "approvals_pending",
-            lambda pipe, key, _: pipe.zrange(key, 0, 0, withscores=True),
-            lambda members: _first_time([one for one in members if one[1] < NO_DEADLINE]),
+        FieldSource(
+            lambda it: _first_time([m for m in it.reply(NEXT_APPROVAL) if m[1] < NO_DEADLINE]),
+            questions=(NEXT_APPROVAL,),
         ),
         gauge(
             "boyd_approvals_next_deadline_seconds",
@@ -210,6 +212,7 @@ class Backlog:
             seconds_until,
         ),
     )
+    next_approval: WaitingApproval | None = declare("That approval.", APPROVAL)
 
 
 @health_fields
@@ -260,11 +263,11 @@ class AgentTrouble:
             ("severity",),
         ),
     )
-    harmful: tuple[Hold, ...] = declare("The actions that are held because they did harm.", HARMFUL)
-    in_flight: int = declare(
+    holds: tuple[Hold, ...] = declare("The held actions, the longest holds first.", HOLDS)
+    in_flight: tuple[tuple[str, str], ...] = declare(
         "Actions on a target that are queued, running or being verified.",
-        answer("in_flight", lambda pipe, key, _: pipe.hgetall(key), count_places),
-        gauge("boyd_actions_in_flight"),
+        answer("in_flight", lambda pipe, key, _: pipe.hgetall(key), calls_in),
+        gauge("boyd_actions_in_flight", number=lambda calls, _: len(calls)),
     )
 
 

@@ -18,7 +18,6 @@ import redis
 from boyd import naming
 from boyd.errors import UnreadableRecord
 from boyd.models import LEVELS, Hold, ObserverHealth
-from boyd.models.effect import HARM
 from boyd.store.fleet import AgentEntry
 from boyd.store.hashes import readable
 from boyd.store.holds import read_hold
@@ -77,6 +76,15 @@ class WaitingWork:
     what: str
     queue: str
     since: float
+
+
+@dataclass(frozen=True)
+class WaitingApproval:
+    """A pending approval: its id, what approving it does, and the target, which may be empty."""
+
+    id: str
+    title: str
+    target: str
 
 
 @dataclass(frozen=True)
@@ -412,7 +420,7 @@ def _observers(replies: AgentReplies) -> dict[str, ObserverHealth]:
 OBSERVERS = FieldSource(_observers, details=_ask_observers)
 
 
-# Actions that did harm
+# Held actions
 
 _HELD = AgentQuestion(
     "held_actions", lambda pipe, key, _: pipe.zrange(key, 0, _HOLDS - 1, desc=True)
@@ -431,12 +439,40 @@ def _read_hash(key: str, pipe: Client) -> None:
     pipe.hgetall(key)
 
 
-def _harmful(replies: AgentReplies) -> tuple[Hold, ...]:
+def _holds(replies: AgentReplies) -> tuple[Hold, ...]:
     holds = [
         readable(f"hold {place}", read_hold, replies.detail(("hold", place)) or {})
         for place in replies.reply(_HELD)
     ]
-    return tuple(hold for hold in holds if hold is not None and hold.kind in HARM)
+    return tuple(hold for hold in holds if hold is not None)
 
 
-HARMFUL = FieldSource(_harmful, questions=(_HELD,), details=_ask_holds)
+HOLDS = FieldSource(_holds, questions=(_HELD,), details=_ask_holds)
+
+
+# The approval that is answered first
+
+#: The pending approval with the earliest deadline, and that deadline.
+NEXT_APPROVAL = AgentQuestion(
+    "approvals_pending", lambda pipe, key, _: pipe.zrange(key, 0, 0, withscores=True)
+)
+
+
+def _ask_approval(replies: AgentReplies) -> dict[Hashable, Command]:
+    keys = Keys(replies.entry.id)
+    return {
+        ("approval", id): hash_fields(keys.approval(id), "title", "actionId", "target")
+        for id, _ in replies.reply(NEXT_APPROVAL)
+    }
+
+
+def _approval(replies: AgentReplies) -> WaitingApproval | None:
+    members = replies.reply(NEXT_APPROVAL)
+    if not members:
+        return None
+    id = members[0][0]
+    title, action, target = replies.detail(("approval", id))
+    return WaitingApproval(id, title or action or id, target or "")
+
+
+APPROVAL = FieldSource(_approval, questions=(NEXT_APPROVAL,), details=_ask_approval)

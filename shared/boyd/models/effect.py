@@ -12,7 +12,7 @@ from boyd import naming
 from boyd.models.base import Confidence, JsonObject, Model, Timestamp, Whole
 from boyd.models.coverage import Coverage
 from boyd.models.situation import CallScope
-from boyd.text.formatting import counted, seconds
+from boyd.text.formatting import call_text, counted, seconds
 from boyd.text.sequential_bounds import DropTest, lower_bound, stake, uplift_bound
 
 #: What an action has achieved. "ok" alone means only that its call returned.
@@ -42,7 +42,19 @@ RaisingVerdict = Literal["cannot tell", "no effect"]
 IN_FLIGHT = ("queued", "running", "open", "limit")
 #: The kinds of holds after harm.
 HARM = ("rolled back", "suspended")
-_STAGES = {"queued": "is queued", "running": "is running", "open": "is being verified"}
+_BRIEF = {
+    "queued": "is queued",
+    "running": "is running",
+    "open": "is being verified",
+    "limit": "waits for a verdict",
+    "held out": "waits to see if the problem ends by itself",
+    "no effect": "had no effect",
+    "cannot tell": "had an effect that nobody can tell",
+    "rolled back": "made it worse and was undone",
+    "suspended": "is suspended",
+    "stopped": "is stopped on all targets",
+    "denied": "was denied",
+}
 #: Executions of an action that may be in flight on all targets, unless it or the agent says else.
 MOST_IN_FLIGHT = 3
 
@@ -205,9 +217,14 @@ class Hold(Model):
         return self.kind == "queued" and self.execution.startswith("call:")
 
     @property
+    def brief(self) -> str:
+        """Its state in one line, such as `restart on web-3 had no effect`."""
+        return f"{call_text(self.action, self.target)} {_BRIEF[self.kind]}"
+
+    @property
     def reason(self) -> str:
         """The obstacle to repeating the action, in one line."""
-        subject = f"{self.action} on {self.target}" if self.target else self.action
+        subject = call_text(self.action, self.target)
         # The part after the dot tells apart what lost data had the same number.
         done = self.execution.partition(".")[0]
         evidence = f": {self.evidence}" if self.evidence else ""
@@ -238,7 +255,7 @@ class Hold(Model):
     def course(self) -> str:
         """The stage of the execution in flight, for how long, and who has ordered it."""
         where = f" on {self.host}" if self.host and self.kind == "running" else ""
-        done = f"{naming.short(self.execution.partition('.')[0])} {_STAGES[self.kind]}{where}"
+        done = f"{naming.short(self.execution.partition('.')[0])} {_BRIEF[self.kind]}{where}"
         if not self.by:
             return done
         age = f" (for {seconds(int(self.age))})" if self.age is not None else ""

@@ -107,12 +107,14 @@ class AgentCondition(Model):
     """The condition of an agent, the reason, and the command that helps, if there is one.
 
     `since` is the last observation of an agent that does not watch, the undoing of an action that
-    made it worse, and else the beginning of the worst open anomaly.
+    made it worse, and else the beginning of the worst open anomaly. `approval` is the id of the
+    approval that has to be answered first.
     """
 
     name: ConditionName
     reason: str = ""
     command: str = ""
+    approval: str | None = None
     since: Timestamp | None = None
 
 
@@ -122,7 +124,8 @@ class AgentState(DeclaredAgent):
     It ticks `loopOffset` seconds after whole multiples of `loopInterval`, also in seconds.
     `schedule` has cron expressions in `timezone`. `nextStart` is the time of the next iteration
     that starts by the clock. `obstacle` is the reason why it does not look: it lacks a worker, or a
-    beat. `anomalies` has the worst of those that are open; `openAnomalies` counts all.
+    beat. `anomalies` has the worst of those that are open, among equal ones first
+    those about which something waits or was tried; `openAnomalies` counts all.
     """
 
     condition: AgentCondition

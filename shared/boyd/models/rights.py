@@ -16,6 +16,8 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, Field
 
+from boyd.text.formatting import call_text
+
 Verb = Literal["propose", "run", "approve", "rollback"]
 VERBS: tuple[Verb, ...] = get_args(Verb)
 
@@ -101,4 +103,4 @@ def select_rights(rights: Iterable[str], action: str) -> list[str]:
 
 def describe_right(verb: Verb, action: str, target: str | None) -> str:
     """The right that allows just this."""
-    return f"{verb} {action} on {target}" if target else f"{verb} {action}"
+    return f"{verb} {call_text(action, target)}"

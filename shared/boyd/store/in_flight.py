@@ -29,12 +29,11 @@ class InFlight:
 
     def hold(self, action: str, target: str) -> Hold | None:
         """The hold of an action on a target by executions there, or by those on all targets."""
-        here, everywhere = place_of(action, target), action
-        holds = self._at([here, everywhere])
+        here = place_of(action, target)
+        holds = self._at([here, action])
         if here in holds:
             return holds[here][0]
-        full = holds.get(everywhere)
-        return _limit(full, target) if full else None
+        return _limit(holds[action], target) if action in holds else None
 
     def find(self, action: str, target: str, execution: str) -> Hold | None:
         """An execution in flight on a target, or else on any."""
@@ -100,9 +99,10 @@ def place_of(action: str, target: str | None) -> str:
     return f"{action}:{target or ''}"
 
 
-def count_places(fields: Iterable[str]) -> int:
-    """The number of targets among the fields of the hash, in which actions have fields, too."""
-    return sum(place != _everywhere(place) for place in fields)
+def calls_in(fields: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """The actions and targets among the fields of the hash, in which actions have fields, too."""
+    places = sorted(place for place in fields if place != _everywhere(place))
+    return tuple((_everywhere(place), place.split(":", 2)[2]) for place in places)
 
 
 def _everywhere(place: str) -> str:

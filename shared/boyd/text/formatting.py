@@ -19,6 +19,11 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
 
 
+def call_text(action: str, target: str | None) -> str:
+    """An action and what it acts on, if that is anything, in words."""
+    return f"{action} on {target}" if target else action
+
+
 def dollars(amount: float) -> str:
     """An amount in plain decimals with two digits that count, as in `$1.25` and `$0.000021`."""
     if amount <= 0:

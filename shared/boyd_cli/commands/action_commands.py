@@ -26,6 +26,7 @@ from boyd.models import (
     WaveProgress,
 )
 from boyd.models.responses import ActionList, Execution, LiftedHold, Taken
+from boyd.text.formatting import call_text
 from boyd_cli import api_access, completion, output
 from boyd_cli.api_access import Api, resolve_prefix
 from boyd_cli.options import (
@@ -522,8 +523,8 @@ def _path(api: Api, procedure: str) -> str:
 
 
 def _show(record: ProcedureRecord) -> None:
-    on = f" on {record.target}" if record.target else ""
-    output.say(output.one_line(f"{record.action}{on}: {record.summary}"))
+    call = call_text(record.action, record.target)
+    output.say(output.one_line(f"{call}: {record.summary}"))
     output.print_pairs(
         ("id", record.id),
         ("started", output.short_date(record.started_at)),

@@ -132,7 +132,7 @@ def test_an_action_in_flight_is_work_and_its_harm_outlasts_it() -> None:
     )
     world = World(action, chooses(choice(params={"host": "web"})))
     at_work = world.look(DOWN)
-    assert (at_work.name, at_work.reason) == ("at work", "1 action in flight")
+    assert (at_work.name, at_work.reason) == ("at work", "p:do on web in flight")
 
     verdicts.append("worse")
     [check] = [
@@ -141,13 +141,33 @@ def test_an_action_in_flight_is_work_and_its_harm_outlasts_it() -> None:
     overdue(world.lab, check)
     after = condition(world.lab)
     assert after.name == "made worse"
-    assert after.reason.startswith("p:do on web was undone")
+    assert after.reason.startswith("p:do on web made it worse and was undone")
 
 
 def test_a_pending_approval_comes_before_what_is_wrong() -> None:
     action = Action(name="do", execute=lambda: "done", autonomy=Autonomy(mode="approval-required"))
-    condition = World(action, chooses(choice())).look(DOWN)
-    assert (condition.name, condition.reason) == ("waits for you", "1 approval to answer")
+    world = World(action, chooses(choice()))
+    condition = world.look(DOWN)
+    assert (condition.name, condition.reason) == ("waits for you", "p:do waits for an answer")
+    [pending] = world.lab.store.approvals.page(50).pending
+    assert condition.approval == pending.id
+
+
+def test_an_open_incident_tells_what_was_tried_in_vain() -> None:
+    action = Action(
+        name="do",
+        execute=lambda: "done",
+        verify=lambda: "no effect",
+        target="host",
+    )
+    world = World(action, chooses(choice(params={"host": "web"})))
+    world.look(DOWN)
+    [check] = [it for it in world.lab.client.zrange("boyd:{test}:due", 0, -1) if "verify:" in it]
+    overdue(world.lab, check)
+
+    tried = world.look(DOWN)
+    assert tried.name == "open incident"
+    assert tried.reason == "p:do on web had no effect; nothing is being done"
 
 
 def test_an_agent_without_a_worker_or_a_beat_does_not_watch() -> None:

@@ -64,6 +64,7 @@ LIBRARY = {
     "denials that hold, and outcomes that overtake messages about them": 31,
     "replay: what plugins read by way of C, in threads and log records; two more twins": 100,
     "steps that a worker takes without their message": 40,
+    "an agent's condition: what waits for an answer, and what was tried in vain": 75,
 }
 #: The most modules in all packages; a feature that needs more adds a line that names it.
 MODULES = {

@@ -88,7 +88,8 @@ def _is_unbroken(earlier: _Seen, later: _Seen) -> bool:
 
 def _event(part: Sequence[_Seen]) -> TargetEvent:
     first, last = part[0][1], part[-1][1]
-    anomaly = max((it for _, _, it in part), key=lambda it: LEVELS.index(it.severity))
+    # The latest of the worst ones: its description may count failures, or name a value.
+    anomaly = max((it for _, _, it in reversed(part)), key=lambda it: LEVELS.index(it.severity))
     gaps = sum(not _is_unbroken(earlier, later) for earlier, later in pairwise(part))
     return TargetEvent(
         at=first.began,
