@@ -1,7 +1,7 @@
 """The API under a steady load, and 1 000 approvals resolved by 50 callers.
 
-Also the same load beside 500 open event streams, what a stream takes of memory, and answers beside
-connections on which half a request has come.
+Also the same load beside 2 000 open event streams, what a stream takes of memory, and answers
+beside connections on which half a request has come.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -28,7 +29,7 @@ RATE = 200
 SECONDS = 10
 CONNECTIONS = 20
 CALLERS, ITEMS = 50, 1000
-STREAMS = 500
+STREAMS = 2000
 HALF_OPEN = 1100
 
 #: A request: method and path.
@@ -123,14 +124,34 @@ def measure(deployment: Deployment, agent_id: str) -> dict[str, float]:
     }
 
 
-def beside_streams(deployment: Deployment, agent_id: str) -> tuple[float, float]:
-    """p99 of reading while 500 streams send what happens, and bytes that each of them takes."""
+@dataclass(frozen=True)
+class StreamLoad:
+    """p99 in milliseconds without streams and beside them, and bytes that a stream takes."""
+
+    reading: tuple[float, float]
+    approving: tuple[float, float]
+    size: float
+
+
+def beside_streams(deployment: Deployment, agent_id: str) -> StreamLoad:
+    """Read and approve alone, and then while `STREAMS` streams send what happens."""
     url = deployment.api("streaming")
     headers = deployment.key("bench", "admin")
+    store = deployment.agent(agent_id)
     process = psutil.Process(deployment.processes["streaming"].pid)
     reads = (f"/api/v0/agents/{agent_id}/loop/status", "/api/v0/agents", "/api/v0/keys")
+
+    def read() -> float:
+        return p99(steady(url, headers, lambda n: ("GET", reads[n % len(reads)])))
+
+    def approve() -> float:
+        waiting = [propose(store) for _ in range(RATE * SECONDS)]
+        path = f"/api/v0/agents/{agent_id}/approvals/{{}}/approve?wait=0"
+        return p99(steady(url, headers, lambda n: ("POST", path.format(waiting[n]))))
+
     with ExitStack() as kept, one_core(process.pid):
-        steady(url, headers, lambda n: ("GET", reads[n % len(reads)]))
+        read()
+        alone = read(), approve()
         before = process.memory_info().rss
         for _ in range(STREAMS):
             got = requests.get(
@@ -139,8 +160,8 @@ def beside_streams(deployment: Deployment, agent_id: str) -> tuple[float, float]
             kept.callback(got.close)
             got.raise_for_status()
         size = (process.memory_info().rss - before) / STREAMS
-        reading = steady(url, headers, lambda n: ("GET", reads[n % len(reads)]))
-    return p99(reading), size
+        beside = read(), approve()
+    return StreamLoad((alone[0], beside[0]), (alone[1], beside[1]), size)
 
 
 def beside_half_open(deployment: Deployment) -> float:
