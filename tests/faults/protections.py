@@ -1479,7 +1479,7 @@ PROTECTIONS = (
         "P23",
         "the loop sees that as many executions as may be are in flight",
         "shared/boyd/store/in_flight.py",
-        "        return _limit(full, target) if full else None\n",
+        "        return _limit(holds[action], target) if action in holds else None\n",
         "        return None\n",
         "unit/runtime/test_in_flight_limit.py",
         ("test_the_loop_waits_when_as_many_as_may_be_are_in_flight_on_other_targets",),

@@ -87,6 +87,8 @@ class ConditionGroup:
         """Their number and condition, such as `9 quiet`."""
         if self.name == "waits for you":
             return counted(len(self.agents), "waits for an answer", "wait for an answer")
+        if self.name == "open incident":
+            return counted(len(self.agents), self.name)
         return f"{len(self.agents)} {self.name}"
 
 

@@ -242,7 +242,7 @@ def _note(step: Phase, result: LoopResult) -> str:
         if result.decision is None:
             return ""
         action = result.decision.action
-        return f"{action}, by {chosen}" if chosen else f"{action}: no strategy applied"
+        return f"{action}, by {chosen}" if chosen else f"{action}: {result.decision.rationale}"
     return outcome(result) if result.action_results or not result.success else ""
 
 

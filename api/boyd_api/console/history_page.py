@@ -276,7 +276,7 @@ def _situation(result: LoopResult) -> Iterator[tuple[str, str]]:
 
 def _decision(result: LoopResult) -> Iterator[tuple[str, str]]:
     if result.trace:
-        yield "strategy", result.trace.chosen or "none applied"
+        yield "strategy", result.trace.chosen or "none chosen"
         for verdict in result.trace.verdicts:
             yield verdict.strategy, f"{verdict.verdict}: {_text(verdict.why)}"
     if result.decision:

@@ -219,7 +219,8 @@ class Hold(Model):
     @property
     def brief(self) -> str:
         """Its state in one line, such as `restart on web-3 had no effect`."""
-        return f"{call_text(self.action, self.target)} {_BRIEF[self.kind]}"
+        harm = "made it worse, and " if self.because == "harm" else ""
+        return f"{call_text(self.action, self.target)} {harm}{_BRIEF[self.kind]}"
 
     @property
     def reason(self) -> str:

@@ -151,13 +151,18 @@ def condition_text(entry: responses.AgentState) -> str:
 
 
 def problem_text(entry: responses.AgentState) -> str:
-    """The reason of an agent's condition, and the worst of its open anomalies; may be empty."""
-    parts = [entry.condition.reason]
+    """The worst of an agent's open anomalies, and the reason of its condition; may be empty.
+
+    An agent that does not watch begins with that: what it saw last may be over.
+    """
+    is_blind = entry.condition.name == "not watching"
+    parts = [entry.condition.reason] if is_blind else []
     if entry.anomalies:
         worst, more = entry.anomalies[0], entry.open_anomalies - 1
         parts.append(f"{worst.severity}: {worst.description}{f' (and {more} more)' * bool(more)}")
         keeper = worst.keeper(utc_now())
         parts.append(f"{keeper.by} has it" if keeper else "")
+    parts += [] if is_blind else [entry.condition.reason]
     return "; ".join(filter(None, parts))
 
 
