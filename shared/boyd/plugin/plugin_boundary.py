@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from boyd.errors import Overrun
 from boyd.models import JsonObject, explain
 from boyd.models.base import MAX_DEPTH
-from boyd.text.formatting import message_of
+from boyd.text.formatting import error_line, message_of
 
 _R = TypeVar("_R")
 _json: TypeAdapter[Any] = TypeAdapter(JsonObject)
@@ -38,11 +40,12 @@ is_process_ending: Callable[[], bool] = _never
 
 
 def contain(function: Callable[[], _R]) -> _R:
-    """Call *function* of a plugin.
+    """Call *function* of a plugin; a process that it forks ends with it.
 
     Raises:
         Exited: it raised what is no `Exception`.
     """
+    process = os.getpid()
     try:
         return function()
     except (Exception, Overrun):
@@ -58,6 +61,19 @@ def contain(function: Callable[[], _R]) -> _R:
         raise Exited(error) from error
     except BaseException as error:
         raise Exited(error) from error
+    finally:
+        if os.getpid() != process:
+            _end_fork()
+
+
+def _end_fork() -> NoReturn:
+    """End a forked process, which would go on as a second worker and report an outcome first."""
+    error = sys.exc_info()[1]
+    reason = f": {error_line(error)}" if error else ""
+    line = f"boyd: a process that a plugin forked did not end by itself, and was ended{reason}\n"
+    # Locks, such as those of logging, may be held by threads that are not in this process.
+    os.write(2, line.encode("utf-8", "replace"))
+    os._exit(1)
 
 
 def _is_interrupted() -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import io
+import os
 import re
 import signal
 import subprocess
@@ -167,6 +168,22 @@ def bodies(name: str, scenery: Scenery) -> list[Body]:
         sys.stdout.close()
         return good
 
+    def fork(given: Given, good: Any, error: Exception | None = None) -> Any:
+        child = os.fork()
+        if child:
+            # 1: it ended where the function did. Otherwise its alarm ends it.
+            assert os.waitpid(child, 0)[1] == 1 << 8
+        else:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(2)
+            os.closerange(3, 4096)  # those of pytest, which it must not use
+            if error:
+                raise error
+        return good
+
+    def fork_badly(given: Given, good: Any) -> Any:
+        return fork(given, good, FileNotFoundError("no such program"))
+
     def hang(given: Given, good: Any) -> Any:
         scenery.hanging.wait(120)
 
@@ -178,6 +195,7 @@ def bodies(name: str, scenery: Scenery) -> list[Body]:
         "raises an exception without a text": [raising(Mute()), raising(MuteValue())],
         "calls `sys.exit`": [lambda given, good: sys.exit(2), lambda given, good: sys.exit()],
         "hangs": [hang],
+        "forks, and the child returns or raises": [fork, fork_badly],
         "leaves a process with its pipes": [leave],
         "closes its standard output": [close],
         "changes what it gets in place": [spoil_all],
