@@ -160,7 +160,8 @@ class WorldWatch:
             try:
                 return function(*args, **options)
             finally:
-                sys.setprofile(before)
+                # A profiler in C is an object that cannot be set again.
+                sys.setprofile(before if callable(before) else None)
                 if collects:
                     gc.enable()
 
