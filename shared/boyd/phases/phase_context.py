@@ -157,11 +157,10 @@ class PhaseContext:
     def hold(self, action: Action, target: str) -> Hold | None:
         """The hold of an action on a target, if there is one; it is recorded as a read."""
         bound = self.agent.may_hold(action)
-        if not bound and action.in_flight_limit is None:
-            return None
         hold = self._past.hold(action.id, target)
-        if hold and not bound and not hold.in_flight and hold.kind != "denied":
-            return None
+        if hold and not bound and hold.kind != "denied":
+            # Verdicts do not bind an action that is verified no more; a denial binds any.
+            hold = hold if hold.in_flight and action.in_flight_limit is not None else None
         if hold or bound:
             self.tape.note(action.id, "holds", target, hold)
         return hold

@@ -21,7 +21,7 @@ OTHER = DOWN.patched({"type": "disk-full", "affected_resources": ["db"]})
 class World:
     """An agent that asks for a restart while an anomaly is open, and what it sees."""
 
-    def __init__(self, **required: Any) -> None:
+    def __init__(self, concurrency: int | None = None, **required: Any) -> None:
         self.anomalies = [DOWN]
         self.is_blind = False
         self.lab = Lab(
@@ -33,6 +33,7 @@ class World:
                     name="restart",
                     execute=lambda: "done",
                     target="host",
+                    concurrency=concurrency,
                     autonomy=Autonomy(mode="approval-required"),
                 ),
                 approvals={"required": required},
@@ -140,8 +141,9 @@ def _deny(world: World) -> None:
     world.lab.store.approvals.resolve(world.id, answer, LAX, Retention(ttl=600))
 
 
-def test_a_denied_action_is_not_asked_for_again_while_its_problem_lasts() -> None:
-    world = World()
+@pytest.mark.parametrize("concurrency", [1, 0], ids=["one at a time", "any number"])
+def test_a_denied_action_is_not_asked_for_again_while_its_problem_lasts(concurrency: int) -> None:
+    world = World(concurrency=concurrency)
     _deny(world)
     world.look(DOWN.patched({"severity": "critical"}))
     [hold] = world.lab.store.holds.all()
