@@ -16,9 +16,9 @@ import requests
 from click.testing import CliRunner
 from redis.exceptions import NoPermissionError
 
+from archive_kit import read_archive_status, read_trace_status
 from boyd.models import Actor, ApprovalItem, from_ms
 from boyd.store import Store, connect
-from boyd.store.ended_work import read_archive_status, read_trace_status
 from boyd.store.hashes import Position, read_page
 from boyd.store.keys import Keys
 from boyd.store.server.scripts import Scripts, source_of

@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 import requests
 
-from archive_kit import PostgreSQL, needed_postgresql, postgresql, sqlite
+from archive_kit import PostgreSQL, needed_postgresql, postgresql, read_archive_status, sqlite
 from boyd.export.archive.access import ArchiveAccess
 from boyd.export.archive.merged_history import MergedHistory
 from boyd.models.loop import ArchiveStatus, HistoryFilter
-from boyd.store.ended_work import read_archive_status
 from harness import Deployment, wait_until
 
 pytestmark = pytest.mark.real

@@ -14,9 +14,9 @@ import pytest
 import requests
 import rotel
 
+from archive_kit import read_trace_status
 from boyd.export.tracing.spans import Span, TraceIds
 from boyd.models import Actor
-from boyd.store.ended_work import read_trace_status
 from harness import Deployment, free_port, wait_until
 from tracing_kit import Sink, check, tree
 

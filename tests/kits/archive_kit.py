@@ -23,9 +23,11 @@ from boyd.export.archive.database import Database
 from boyd.export.archive.merged_history import MergedHistory
 from boyd.export.archive.merged_work import MergedWork
 from boyd.export.archive.writer import ArchiveWriter
-from boyd.models.loop import HistoryFilter
+from boyd.models.loop import ArchiveStatus, HistoryFilter, TraceStatus
 from boyd.store import Store
-from boyd.store.ended_work import read_archive_status
+from boyd.store.ended_work import parse_status
+from boyd.store.keys import ARCHIVE, TRACES
+from boyd.store.server.connection import Client
 from harness import free_port, wait_until
 from signals import signal_process
 
@@ -267,3 +269,13 @@ def postgresql_programs() -> Path | None:
     folders = [Path(found).resolve().parent] if found else []
     folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     return next((one for one in folders if (one / "pg_ctl").exists()), None)
+
+
+def read_archive_status(client: Client) -> ArchiveStatus | None:
+    """What the archive has announced last, if it has."""
+    return parse_status(ArchiveStatus, client.get(ARCHIVE))
+
+
+def read_trace_status(client: Client) -> TraceStatus | None:
+    """What the process that exports traces has announced last, if it has."""
+    return parse_status(TraceStatus, client.get(TRACES))

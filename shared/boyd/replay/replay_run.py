@@ -82,21 +82,6 @@ def replay(
     return replay_report
 
 
-def replay_in_order(task: ShadowTask, recordings: Recordings) -> Iterator[ReplayedIteration]:
-    """Replay iterations in order, each with the state, budgets and holds that the one before left.
-
-    Yields all of them. Where the agent goes on from something else than was recorded, `diverged`
-    says from what; `anomalies` are those that it sees now. Plugins that the recorded agent did not
-    have begin without state, as all do in observations of something else.
-
-    Raises:
-        ReplayError: the agent cannot be loaded, a record cannot be read, or the process has ended.
-    """
-    with ShadowPool(task.patched({"closed_loop": True}), 1) as pool:
-        for portion in pool.judge(recordings.portions()):
-            yield from portion
-
-
 def with_endings(report: ReplayReport, work: MergedWork) -> ReplayReport:
     """The report, with verdicts on the recorded actions, and what became of approvals."""
     findings = [

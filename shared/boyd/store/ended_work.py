@@ -35,20 +35,6 @@ def announce_traces(client: Client, status: TraceStatus) -> None:
     _announce(client, TRACES, status, gives_way=status.standby or status.down_since is not None)
 
 
-def read_archive_status(client: Client) -> ArchiveStatus | None:
-    """The last announcement; None when no archive has run for a week, or it cannot be read."""
-    with translate_errors():
-        text = client.get(ARCHIVE)
-    return parse_status(ArchiveStatus, text)
-
-
-def read_trace_status(client: Client) -> TraceStatus | None:
-    """The last announcement; None when no process has run for a week, or it cannot be read."""
-    with translate_errors():
-        text = client.get(TRACES)
-    return parse_status(TraceStatus, text)
-
-
 def parse_status(kind: type[_S], text: str | None) -> _S | None:
     """An announcement; None for none, and for one of a later release that cannot be read."""
     try:

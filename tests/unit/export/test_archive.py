@@ -16,7 +16,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import text
 
-from archive_kit import Archive, PostgreSQL, listed, sqlite
+from archive_kit import Archive, PostgreSQL, listed, read_archive_status, sqlite
 from boyd.errors import ArchiveRefused, ArchiveUnavailable, ConfigError, TooManyMatches
 from boyd.export.archive.access import ArchiveAccess
 from boyd.export.archive.database import Database, metadata
@@ -27,7 +27,7 @@ from boyd.health.reader import read_health
 from boyd.models import Actor, Autonomy, utc_now
 from boyd.models.loop import ArchiveStatus, HistoryFilter
 from boyd.plugin import Strategy
-from boyd.store.ended_work import announce_archive, read_archive_status
+from boyd.store.ended_work import announce_archive
 from boyd.store.executions import ExecutionFilter
 from boyd.store.hashes import dump_cursor
 from boyd.testing import Lab

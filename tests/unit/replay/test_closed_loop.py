@@ -15,7 +15,7 @@ from boyd.models.tape import Course, ReplayedIteration
 from boyd.replay.carried_past import CarriedPast
 from boyd.replay.differences import course_of, judge
 from boyd.replay.recordings import FileOfRecords
-from boyd.replay.replay_run import replay_in_order
+from boyd.replay.replay_run import ShadowPool
 from boyd.replay.shadow import Shadow
 from boyd.replay.shadow_process import ShadowTask
 from replay_kit import record, write_agent, write_records
@@ -185,11 +185,14 @@ def test_a_process_replays_a_closed_loop_in_order(
 ) -> None:
     path = write_agent(tmp_path, AGENT.replace("weight = 0.5", "weight = 0.2"), PLUGIN)
     file = FileOfRecords(write_records(tmp_path / "records", records), lambda _number: True)
-    task = ShadowTask(agent=str(path), paths=sys.path)
+    task = ShadowTask(agent=str(path), paths=sys.path, closed_loop=True)
     shadow = Shadow(agent_from_file(path))
     past = CarriedPast()
 
-    assert [*replay_in_order(task, file)] == [judge(shadow, item, past=past) for item in records]
+    with ShadowPool(task, 1) as pool:
+        judgements = [it for portion in pool.judge(file.portions()) for it in portion]
+
+    assert judgements == [judge(shadow, item, past=past) for item in records]
 
 
 #: The verdict on a restart stays open, so that the next one is held.
