@@ -17,6 +17,8 @@ _LOOP = "loop"
 _ROLLBACK = "rollback"
 _STEP = "step"
 _VERIFICATION = "verify"
+#: An approval in the name of an execution.
+_APPROVAL = re.compile(r"(?:^|:)approval:([^:@]+)")
 #: The part of a UUID that is shown, and the rest.
 _UUID = re.compile(r"\b([0-9a-f]{8})(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 
@@ -54,6 +56,12 @@ def loop_number(name: str) -> int | None:
 def approval(approval_id: str) -> str:
     """The job that executes an approved action, and that execution."""
     return f"approval:{approval_id}"
+
+
+def approval_in(execution: str) -> str | None:
+    """Return the approval of an execution, its procedure, or what it undoes, if it says one."""
+    match = _APPROVAL.search(execution)
+    return match[1] if match else None
 
 
 def call(call_id: str) -> str:

@@ -430,7 +430,8 @@ class ExecutionEntry(Model):
 
     `succeeded` means only that the call returned; `verification` tells whether it had its effect,
     if the action can be verified. `counted_in` is the class of situation in whose track record its
-    outcome counts. `progress` tells where a procedure stands.
+    outcome counts. `progress` tells where a procedure stands. `approval_id` is that of the
+    execution, of what it undoes, or of the procedure that it is a step of.
     """
 
     id: str
@@ -447,6 +448,7 @@ class ExecutionEntry(Model):
     verification: EffectVerification | None = None
     counted_in: str | None = None
     progress: str | None = None
+    approval_id: str | None = None
 
 
 class ExecutionPage(Model):

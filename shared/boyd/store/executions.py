@@ -336,6 +336,7 @@ def read_ledger_entry(name: str, fields: Mapping[str, str]) -> ExecutionEntry:
         "result": result_of(fields),
         "verification": read_verification(fields),
         "counted_in": counting.get("class"),
+        "approval_id": fields.get("approvalId") or naming.approval_in(name),
     }
     return entry.patched(more)
 
@@ -410,6 +411,7 @@ def _fields(execution: ExecutionRequest) -> dict[str, str | int]:
     plans = {"verify": _verification(terms), "sandbox": _violations(terms)}
     if terms.counting is not None:
         plans["track"] = {**terms.counting, "queue": terms.queue or ""}
+    kind, approval_id = naming.parts(str(execution.fence.origin if execution.fence else ""))
     return {
         "id": execution.id,
         "action": execution.action,
@@ -420,6 +422,7 @@ def _fields(execution: ExecutionRequest) -> dict[str, str | int]:
         "idempotent": int(execution.idempotent),
         "situation": terms.situation,
         **({"grant": terms.grant} if terms.grant is not None else {}),
+        **({"approvalId": approval_id} if kind == "approval" else {}),
         **{name: json.dumps(plan) for name, plan in plans.items() if plan is not None},
     }
 

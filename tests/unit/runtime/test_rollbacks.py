@@ -175,6 +175,7 @@ class Mending:
         self.restores = restores
         self.asks = asks
         self.reports: list[Hold] = []
+        self.stages: list[str] = []
         action = Action(
             name="do",
             execute=self._break,
@@ -185,6 +186,7 @@ class Mending:
             chooses(choice("p:do")),
             action,
             on_suspend=lambda hold: self.reports.append(hold),
+            on_approval=lambda stage: self.stages.append(stage),
         )
         forbids = {"p:do": {"roll_back": False, "within": 5}}
         self.lab = Lab(Agent("test", plugins=[own], verification=forbids))
@@ -212,6 +214,7 @@ class Mending:
         for item in self.lab.store.approvals.page(5).pending:
             self.lab.resolver.answer(item.id, "approved", person("bob"))
         self.lab.deliver()
+        self.sweep()
         name = naming.rollback(self.execution)
         self.check(name)
         self.lab.client.hset(f"boyd:{{test}}:execution:{name}", "verifyUntil", 1)
@@ -220,6 +223,11 @@ class Mending:
         assert entry is not None
         assert entry.verification is not None
         return entry
+
+    def sweep(self) -> None:
+        """Let everything be done that is due by itself."""
+        self.lab.sweeper.sweep()
+        self.lab.deliver()
 
     def check(self, execution: str) -> None:
         """Let the time of the next check pass."""
@@ -240,6 +248,15 @@ def test_a_rollback_by_hand_is_effective_once_a_check_sees_no_harm(asks: bool) -
     assert mending.verdict() == "effective"
     assert mending.reports == []
     assert [hold.kind for hold in mending.lab.store.holds.all()] == ["suspended"]
+
+
+def test_the_verdict_on_an_approved_rollback_is_notified_at_once() -> None:
+    mending = Mending(restores=True, asks=True)
+    mending.roll_back()
+    # Nobody has moved the time of the job that notifies people.
+    mending.sweep()
+
+    assert mending.stages[-1] == "verified"
 
 
 def test_a_rollback_by_hand_that_restores_nothing_suspends_the_action() -> None:

@@ -1,7 +1,13 @@
--- @include wake
+-- @include keys wake
 -- notice_of(execution): return the job that notifies people of the approval of an execution, or ''.
 local function notice_of(execution)
-  local id = string.match(execution, '^approval:(.*)$')
+  local kind, id = string.match(execution, '^(%w+):(.*)$')
+  if kind == 'rollback' then
+    -- A person may have approved it, whatever it undoes.
+    id = redis.call('HGET', key('execution', execution), 'approvalId')
+  elseif kind ~= 'approval' then
+    id = nil
+  end
   return id and 'notice:' .. id or ''
 end
 
