@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -18,8 +19,10 @@ from boyd.models import (
     Decision,
     ExecutionEntry,
     Hold,
+    NotificationRecord,
     ProcedureRecord,
     TrackRecord,
+    Vote,
 )
 from boyd.plugins.notifier import Notifier, QuietHours
 from boyd.plugins.notifier.message import (
@@ -147,6 +150,8 @@ def test_a_rollback_and_a_suspension_are_in_the_thread_of_the_action() -> None:
     thread = message().thread
     assert message(id="4712", undoes="approval:4711").thread == thread
     assert suspension_message(hold, cleaned, "test").thread == thread
+    undone = ENDED.patched({"id": "rollback:approval:4711"})
+    assert suspension_message(hold, undone, "test").thread == thread
     assert suspension_message(hold, ENDED, "test").thread == ""
 
 
@@ -326,6 +331,45 @@ def test_a_long_message_is_one_message_cut_short() -> None:
         send_by_apprise(address, NotificationMessage("t", tuple(long), LINK, ""), waits=True)
         [(_, _, _, body)] = chat.requests
     assert json.loads(body)["message"].startswith(LINK)
+
+
+class Approvals:
+    """One approval, which `ops/1` and somebody else were told of, and ann has given."""
+
+    def get(self, approval_id: str) -> ApprovalItem | None:
+        """The approval, if that is its id."""
+        skipped = NotificationRecord(
+            stage="waiting", plugin="notifier", recipient="ops/0", group="ops", kind="webhook"
+        )
+        records = [skipped, skipped.patched({"recipient": "ops/1", "attempts": 1})]
+        votes = [Vote(by="ann", at=NOW)]
+        return item(notifications=records, approvals=votes) if approval_id == "4711" else None
+
+
+@pytest.mark.parametrize(
+    ("execution", "approval", "told"),
+    [
+        ("loop:1", None, ["/a", "/b", "/ann"]),
+        ("approval:4711", "4711", ["/b", "/ann"]),
+        ("rollback:loop:1", "4711", ["/b", "/ann"]),
+        ("approval:4700", "4700", ["/a", "/b", "/ann"]),
+    ],
+)
+def test_those_who_know_of_the_approval_hear_of_a_suspension(
+    execution: str, approval: str | None, told: list[str]
+) -> None:
+    hold = Hold(action="disk:clean", kind="suspended", execution=execution, since=NOW)
+    with site() as chat:
+        ops = [f"{chat.url}/a", f"{chat.url}/b"]
+        own = [{"url": f"{chat.url}/ann", "as": "ann"}]
+        groups = [{"name": "ops", "recipients": ops}, {"name": "own", "recipients": own}]
+        rig = Rig(Notifier(groups=groups))
+        [hook] = rig.host.hooks("on_suspend")
+        approvals: Any = Approvals()
+        entry = ENDED.patched({"id": execution, "approval_id": approval})
+        hook(hold=hold, execution=entry, ctx=replace(rig.ctx, _approvals=approvals))
+
+    assert [path for _, path, _, _ in chat.requests] == told
 
 
 # Signed links

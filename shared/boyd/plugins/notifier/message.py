@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from html import escape
@@ -29,6 +29,7 @@ from boyd.models import (
     describe_outcome,
     start_of_wait,
 )
+from boyd.text.formatting import call_text
 
 if TYPE_CHECKING:
     from apprise import Apprise
@@ -103,36 +104,25 @@ def approval_message(
     item: ApprovalItem, stage: NotificationStage, link: str, now: datetime
 ) -> NotificationMessage:
     """The message about *item* at *stage*, with the address *link* if there is one."""
-    rows = ((label, _one_line(text)) for label, text in _rows(item, stage, now) if text)
-    return NotificationMessage(
-        title=_one_line(f"{_headline(item, stage)}: {_subject(item)}", 200),
-        lines=tuple(rows),
-        link=link,
-        command=f"boyd approvals show {item.id[:8]} --agent {item.agent_id}",
-        thread=_thread(item.undoes) or f"approval_{item.id}",
-    )
+    command = f"boyd approvals show {item.id[:8]} --agent {item.agent_id}"
+    title = f"{_headline(item, stage)}: {_subject(item)}"
+    thread = _thread(item.undoes) or f"approval_{item.id}"
+    return _message(title, _rows(item, stage, now), command, thread, link)
 
 
 def suspension_message(hold: Hold, execution: ExecutionEntry, agent_id: str) -> NotificationMessage:
     """The message about an action that is suspended because it did harm."""
     verification = execution.verification
     done = verification.compensation if verification else None
-    undone = f"{done.state}: {done.detail}".removesuffix(": ") if done else ""
     rows = [
         ("why", hold.reason),
         ("params", _json(execution.params)),
         ("ran on", execution.host or ""),
-        ("rollback", undone),
+        ("rollback", f"{done.state}: {done.detail}".removesuffix(": ") if done else ""),
         ("agent", agent_id),
     ]
-    on = f" on {hold.target}" if hold.target else ""
-    return NotificationMessage(
-        title=_one_line(f"Suspended: {hold.action}{on}", 200),
-        lines=tuple((label, _one_line(text)) for label, text in rows if text),
-        link="",
-        command=f"boyd actions holds --agent {agent_id}",
-        thread=_thread(execution.id),
-    )
+    title = f"Suspended: {call_text(hold.action, hold.target)}"
+    return _message(title, rows, f"boyd actions holds --agent {agent_id}", _thread(execution.id))
 
 
 def withdrawal_message(
@@ -147,13 +137,8 @@ def withdrawal_message(
         ("evidence", (verification.evidence if verification else None) or ""),
         ("agent", agent_id),
     ]
-    return NotificationMessage(
-        title=_one_line(f"Needs approval again: {record.action}", 200),
-        lines=tuple((label, _one_line(text)) for label, text in rows if text),
-        link="",
-        command=f"boyd autonomy list --agent {agent_id}",
-        thread=_thread(execution.id),
-    )
+    title = f"Needs approval again: {record.action}"
+    return _message(title, rows, f"boyd autonomy list --agent {agent_id}", _thread(execution.id))
 
 
 def procedure_message(record: ProcedureRecord, agent_id: str) -> NotificationMessage:
@@ -166,19 +151,22 @@ def procedure_message(record: ProcedureRecord, agent_id: str) -> NotificationMes
         ("agent", agent_id),
     ]
     heading = "Waits for a person" if record.state == "stopped" else "Procedure failed"
-    on = f" on {record.target}" if record.target else ""
-    return NotificationMessage(
-        title=_one_line(f"{heading}: {record.action}{on}", 200),
-        lines=tuple((label, _one_line(text)) for label, text in rows if text),
-        link="",
-        command=f"boyd procedures show {record.id} --agent {agent_id}",
-    )
+    command = f"boyd procedures show {record.id} --agent {agent_id}"
+    title = f"{heading}: {call_text(record.action, record.target)}"
+    return _message(title, rows, command, _thread(record.id))
+
+
+def _message(
+    title: str, rows: Iterable[tuple[str, str]], command: str, thread: str, link: str = ""
+) -> NotificationMessage:
+    lines = tuple((label, _one_line(text)) for label, text in rows if text)
+    return NotificationMessage(_one_line(title, 200), lines, link, command, thread)
 
 
 def _thread(execution_id: str | None) -> str:
-    """Return the thread of the execution's approval, or an empty text if it needed none."""
-    kind, approval_id = naming.parts(execution_id or "")
-    return f"approval_{approval_id}" if kind == "approval" else ""
+    """Return the thread of the approval that its name says, or an empty text."""
+    approval_id = naming.approval_in(execution_id or "")
+    return f"approval_{approval_id}" if approval_id else ""
 
 
 def _headline(item: ApprovalItem, stage: NotificationStage) -> str:
@@ -193,8 +181,7 @@ def _headline(item: ApprovalItem, stage: NotificationStage) -> str:
 
 
 def _subject(item: ApprovalItem) -> str:
-    on = f" on {item.target}" if item.target else ""
-    return f"{item.title or item.action_id}{on} ({item.agent_id})"
+    return f"{call_text(item.title or item.action_id, item.target)} ({item.agent_id})"
 
 
 def _rows(item: ApprovalItem, stage: NotificationStage, now: datetime) -> Iterator[tuple[str, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import Literal, TypeVar
@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from boyd import naming
 from boyd.models import (
     ASKING,
     FOLLOWING,
@@ -28,6 +29,7 @@ from boyd.models import (
     Hold,
     JsonObject,
     Level,
+    Model,
     NotificationRecipient,
     NotificationStage,
     ProcedureRecord,
@@ -160,9 +162,12 @@ class Audience(_Part):
 
     def wants(self, item: ApprovalItem, stage: NotificationStage) -> bool:
         """Decide whether the group is notified of *item* at *stage*."""
-        matches = any(fnmatchcase(item.action_id, pattern) for pattern in self.actions)
         grave = item.risk is None or LEVELS.index(item.risk) >= LEVELS.index(self.min_risk)
-        return stage in self.stages and matches and grave
+        return stage in self.stages and self.is_for(item.action_id) and grave
+
+    def is_for(self, action: str) -> bool:
+        """Decide whether the group is told of what concerns *action*."""
+        return any(fnmatchcase(action, pattern) for pattern in self.actions)
 
     def not_before(self, item: ApprovalItem, now: datetime) -> datetime | None:
         """The time until which a message about *item* is held back, if it is."""
@@ -289,8 +294,6 @@ class Notifier(Plugin):
         and the outcome also for those who approved it, in any group.
         """
         audiences = audiences_of(approval, self.options.groups)
-        voters = {vote.by for vote in approval.approvals} if stage in OUTCOMES else set()
-        informed = {record.recipient for record in approval.notifications if record.attempts}
         for group in self.options.groups:
             if not group.wants(approval, stage):
                 continue
@@ -299,8 +302,9 @@ class Notifier(Plugin):
             on_call = group.on_call(ctx, self.options.timeout)[0] if is_asked else set()
             for number, recipient in enumerate(group.recipients):
                 entry = group.recipient(number, not_before)
-                follows = stage != "waiting" and entry.id in informed
-                if number in on_call or follows or recipient.as_principal in voters:
+                follows = stage != "waiting" and _was_told(approval, entry.id)
+                has_part = stage in OUTCOMES and _has_approved(approval, recipient)
+                if number in on_call or follows or has_part:
                     yield entry
 
     def escalation_recipients(
@@ -355,52 +359,60 @@ class Notifier(Plugin):
         self._send(target, message, body, id, ctx, waits=waits)
 
     def on_suspend(self, hold: Hold, execution: ExecutionEntry, ctx: Context) -> None:
-        """Tell everybody in the groups for the action at once, also in quiet hours."""
+        """Tell those who know of its approval at once, also in quiet hours."""
+        to = self._recipients_for(hold.action, execution.approval_id, ctx)
         message = suspension_message(hold, execution, ctx.agent.id)
-        body: JsonObject = {
-            "stage": "suspended",
-            "agent": ctx.agent.id,
-            "hold": hold.to_wire(),
-            "execution": execution.to_wire(),
-        }
-        self._tell_all(hold.action, message, body, f"suspended_{execution.id}", ctx)
+        about = {"hold": hold, "execution": execution}
+        self._tell(to, message, "suspended", about, f"suspended_{execution.id}", ctx)
 
     def on_withdraw(self, record: TrackRecord, execution: ExecutionEntry, ctx: Context) -> None:
         """Tell everybody in the groups for the action at once, also in quiet hours."""
+        to = self._recipients_for(record.action, None, ctx)
         message = withdrawal_message(record, execution, ctx.agent.id)
-        body: JsonObject = {
-            "stage": "withdrawn",
-            "agent": ctx.agent.id,
-            "record": record.to_wire(),
-            "execution": execution.to_wire(),
-        }
-        self._tell_all(record.action, message, body, f"withdrawn_{execution.id}", ctx)
+        about = {"record": record, "execution": execution}
+        self._tell(to, message, "withdrawn", about, f"withdrawn_{execution.id}", ctx)
 
     def on_procedure(self, procedure: ProcedureRecord, ctx: Context) -> None:
-        """Tell everybody in the groups for the action at once, also in quiet hours."""
+        """Tell those who know of its approval at once, also in quiet hours."""
+        to = self._recipients_for(procedure.action, naming.approval_in(procedure.id), ctx)
         message = procedure_message(procedure, ctx.agent.id)
-        body: JsonObject = {
-            "stage": procedure.state,
-            "agent": ctx.agent.id,
-            "procedure": procedure.to_wire(),
-        }
         # A procedure may be stopped several times.
         id = f"procedure_{procedure.id}_{procedure.state}_{procedure.at}"
-        self._tell_all(procedure.action, message, body, id, ctx)
+        self._tell(to, message, procedure.state, {"procedure": procedure}, id, ctx)
 
-    def _tell_all(
-        self, action: str, message: NotificationMessage, body: JsonObject, id: str, ctx: Context
+    def _recipients_for(
+        self, action: str, approval_id: str | None, ctx: Context
+    ) -> list[Recipient]:
+        """Those who were told of the approval or gave it, else all in groups for the action."""
+        approval = ctx.approvals.get(approval_id) if approval_id else None
+        places = [
+            (group, f"{group.name}/{number}", recipient)
+            for group in self.options.groups
+            for number, recipient in enumerate(group.recipients)
+        ]
+        readers = [
+            to for _, id, to in places if _was_told(approval, id) or _has_approved(approval, to)
+        ]
+        return readers or [to for group, _, to in places if group.is_for(action)]
+
+    def _tell(
+        self,
+        recipients: Sequence[Recipient],
+        message: NotificationMessage,
+        stage: str,
+        about: Mapping[str, Model],
+        id: str,
+        ctx: Context,
     ) -> None:
-        """Send one message to everybody in the groups for an action."""
+        """Send one message to all of them, also if some cannot be reached."""
+        parts = {name: model.to_wire() for name, model in about.items()}
+        body: JsonObject = {"stage": stage, "agent": ctx.agent.id, **parts}
         failed: list[Exception] = []
-        for group in self.options.groups:
-            if not any(fnmatchcase(action, pattern) for pattern in group.actions):
-                continue
-            for recipient in group.recipients:
-                try:
-                    self._send(recipient, message, body, id, ctx, waits=True)
-                except Exception as error:  # noqa: BLE001 - raised when the others are told
-                    failed.append(error)
+        for recipient in recipients:
+            try:
+                self._send(recipient, message, body, id, ctx, waits=True)
+            except Exception as error:  # noqa: BLE001 - raised when the others are told
+                failed.append(error)
         if failed:
             raise failed[0]
 
@@ -433,3 +445,13 @@ class Notifier(Plugin):
         name, _, number = id.rpartition("/")
         group = self._group(name)
         return group, group.recipients[int(number)]
+
+
+def _was_told(approval: ApprovalItem | None, recipient: str) -> bool:
+    records = approval.notifications if approval else []
+    return any(record.attempts and record.recipient == recipient for record in records)
+
+
+def _has_approved(approval: ApprovalItem | None, recipient: Recipient) -> bool:
+    votes = approval.approvals if approval else []
+    return any(vote.by == recipient.as_principal for vote in votes)
