@@ -65,6 +65,8 @@ def approval_blocks(
         ]
     if message.link:
         elements.append(_button(OPEN_PAGE, "Open", url=message.link))
+    if incident := dict(message.lines).get("incident"):
+        elements.append(_button(f"{OPEN_PAGE}-incident", "Incident", url=incident))
     if elements:
         blocks.append({"type": "actions", "elements": elements})
     blocks.append({"type": "context", "elements": [_plain_text(message.command, _SECTION)]})

@@ -395,6 +395,21 @@ def test_only_who_may_answer_by_a_link_gets_one_and_only_to_answer() -> None:
     assert link("waiting", **{**jane, "groups": ["dev"]}) == LINK
 
 
+@pytest.mark.parametrize("style", ["text", "json"])
+def test_a_message_links_to_what_is_wrong_on_the_target(style: str) -> None:
+    links = LinkBuilder("https://boyd.example.com")
+    page = f"{links.url}/console/incident?target=web+1&id=2026-03-02T12%3A00%3A00%2B00%3A00"
+    with site() as chat:
+        recipient = {"url": chat.url, "style": style}
+        tell(recipient, "waiting", links, target="web 1", symptoms=["endpoint on web 1"])
+        tell(recipient, "waiting", links, target="web 1", symptoms=["endpoint on web 10"])
+        (_, _, _, first), (_, _, _, second) = chat.requests
+
+    assert page.encode() in first
+    assert (style == "json") == (json.loads(first).get("incident") == page)
+    assert b"console/incident" not in second
+
+
 # Who is notified, and when
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from html import escape
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 import requests
 
@@ -107,7 +107,7 @@ def approval_message(
     command = f"boyd approvals show {item.id[:8]} --agent {item.agent_id}"
     title = f"{_headline(item, stage)}: {_subject(item)}"
     thread = _thread(item.undoes) or f"approval_{item.id}"
-    return _message(title, _rows(item, stage, now), command, thread, link)
+    return _message(title, _rows(item, stage, now, link), command, thread, link)
 
 
 def suspension_message(hold: Hold, execution: ExecutionEntry, agent_id: str) -> NotificationMessage:
@@ -184,7 +184,17 @@ def _subject(item: ApprovalItem) -> str:
     return f"{call_text(item.title or item.action_id, item.target)} ({item.agent_id})"
 
 
-def _rows(item: ApprovalItem, stage: NotificationStage, now: datetime) -> Iterator[tuple[str, str]]:
+def _incident(item: ApprovalItem, link: str) -> str:
+    """The page of what is wrong on the target of *item*, beside the page *link*."""
+    is_wrong = item.target and any(it.endswith(f" on {item.target}") for it in item.symptoms)
+    console = link.rpartition("/console/")[0]
+    query = urlencode({"target": item.target, "id": item.created_at.isoformat()})
+    return f"{console}/console/incident?{query}" if console and is_wrong else ""
+
+
+def _rows(
+    item: ApprovalItem, stage: NotificationStage, now: datetime, link: str
+) -> Iterator[tuple[str, str]]:
     waits = stage in ASKING or stage == "acknowledged"
     if not waits:
         outcome = describe_outcome(item)
@@ -199,6 +209,7 @@ def _rows(item: ApprovalItem, stage: NotificationStage, now: datetime) -> Iterat
             since = start_of_wait(item, now)
             yield "escalated", f"nobody takes care of it since {since:%H:%M:%S} UTC"
         yield "acknowledged", item.acknowledgement.describe(now) if item.acknowledgement else ""
+    yield "incident", _incident(item, link)
     for hold in item.in_flight if waits else ():
         yield "in flight", hold.course
     for reason in item.instead_of:
@@ -246,8 +257,9 @@ def _one_line(text: str, longest: int = MAX_LINE) -> str:
 
 
 def _paragraph(line: tuple[str, str]) -> str:
-    label, text = line
-    return f"<p><b>{escape(label)}:</b> {escape(text)}</p>"
+    label, text = map(escape, line)
+    value = f'<a href="{text}">{text}</a>' if label == "incident" else text
+    return f"<p><b>{label}:</b> {value}</p>"
 
 
 def _line_text(line: tuple[str, str]) -> str:
@@ -255,8 +267,6 @@ def _line_text(line: tuple[str, str]) -> str:
     return f"{label}: {text}"
 
 
-# The ways to send a message: a webhook, or one of the services of Apprise.
-#
 # An address is a secret, so errors never contain it or a part of it.
 
 #: The services that get HTML; all others get plain text, in which nothing can pose as a link.

@@ -348,6 +348,7 @@ class Notifier(Plugin):
             "agent": ctx.agent.id,
             "thread": message.thread,
             "approval": approval.to_wire(),
+            **{label: text for label, text in message.lines if label == "incident"},
         }
         outcome = describe_outcome(approval)
         if outcome is not None:

@@ -2,12 +2,8 @@
 -- notice_of(execution): return the job that notifies people of the approval of an execution, or ''.
 local function notice_of(execution)
   local kind, id = string.match(execution, '^(%w+):(.*)$')
-  if kind == 'rollback' then
-    -- A person may have approved it, whatever it undoes.
-    id = redis.call('HGET', key('execution', execution), 'approvalId')
-  elseif kind ~= 'approval' then
-    id = nil
-  end
+  -- A rollback is named after what it undoes, which is not what a person has approved.
+  id = kind == 'rollback' and redis.call('HGET', key('execution', execution), 'approvalId') or kind == 'approval' and id
   return id and 'notice:' .. id or ''
 end
 
