@@ -272,10 +272,10 @@ def postgresql_programs() -> Path | None:
 
 
 def read_archive_status(client: Client) -> ArchiveStatus | None:
-    """What the archive has announced last, if it has."""
+    """Read the last announcement of the archive."""
     return parse_status(ArchiveStatus, client.get(ARCHIVE))
 
 
 def read_trace_status(client: Client) -> TraceStatus | None:
-    """What the process that exports traces has announced last, if it has."""
+    """Read the last announcement of the process that exports traces."""
     return parse_status(TraceStatus, client.get(TRACES))

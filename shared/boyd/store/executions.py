@@ -42,8 +42,6 @@ _LISTED = (
 )
 #: Sorts before the name of every execution, so that a page from a time on has nothing of that time.
 _BEFORE = "\0"
-
-
 #: Seconds after which a heartbeat has registered a lost agent again.
 HEARTBEAT = 2.0
 
@@ -138,8 +136,7 @@ class ActionLedger:
         Raises:
             BadCursor: *cursor* was not given out by an earlier page.
         """
-        (position,) = load_cursor(cursor, 1)
-        listing = self.listing(limit, position, filter)
+        listing = self.listing(limit, load_cursor(cursor, 1)[0], filter)
         return ExecutionPage(executions=listing.records, next_cursor=listing.next_cursor)
 
     def listing(
@@ -164,11 +161,10 @@ class ActionLedger:
 
     def of_iteration(self, number: int) -> str:
         """The name of the execution of an iteration, in flight or in history."""
-        keys = self._keys
         with translate_errors():
             pipe = self._client.pipeline(transaction=False)
-            pipe.hmget(keys.iteration, "iteration", "timeline")
-            pipe.hget(keys.past_iteration(number), "timeline")
+            pipe.hmget(self._keys.iteration, "iteration", "timeline")
+            pipe.hget(self._keys.past_iteration(number), "timeline")
             (current, timeline), archived = pipe.execute()
         run_timeline = timeline if current == str(number) else archived
         return naming.iteration_execution(naming.iteration(number, run_timeline or ""))
