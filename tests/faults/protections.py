@@ -517,6 +517,15 @@ PROTECTIONS = (
         ("test_two_approvals_by_one_principal_count_once",),
         scenario="approval",
     ),
+    Protection(
+        "P6",
+        "what a person has denied is not asked for again",
+        f"{PHASES}/phase_context.py",
+        'hold.kind != "denied":',
+        "True:",
+        "unit/runtime/test_resolved_problems.py",
+        ("test_a_denied_action_is_not_asked_for_again_while_its_problem_lasts",),
+    ),
     # P7: one iteration for each slot.
     Protection(
         "P7",
