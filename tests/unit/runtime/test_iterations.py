@@ -116,6 +116,22 @@ def test_a_worker_that_drains_leaves_the_next_step_to_others() -> None:
     assert len(does.calls) == 1
 
 
+def test_a_worker_leaves_the_next_step_to_who_has_entered_it() -> None:
+    does = Recorder()
+    lab = Lab(agent(sees("o", seen()), chooses(choice()), does.action()))
+
+    def enter_elsewhere(queue: str) -> bool:
+        if queue == "act":
+            assert lab.store.iterations.enter(1, 1, "act", "another/1")
+        return True
+
+    lab.engine.settings = replace(lab.engine.settings, may_take=enter_elsewhere)
+    lab.steps = IterationSteps(lab.engine)
+
+    assert _phases_sent(lab) == ["start", "observe"]
+    assert does.calls == []
+
+
 def test_agents_of_one_deployment_do_not_notice_each_other() -> None:
     one = Lab(agent(sees("o", seen("one"))))
     two = Lab(Agent("other", plugins=[plugin(sees("o", seen("two")))]), client=one.client)
