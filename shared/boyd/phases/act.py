@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -299,17 +298,16 @@ class _Attempt:
             return None
         request, rules = self.request, self.ctx.agent.secrets
         writer = CHECKED if request.undoes else request.requester.writer
-        refusal = rules.refusal(self.action, request.decision.params, params, writer)
-        if refusal is None:
-            return None
-        return failure(self.action.id, f"Not executed: {refusal}", prevented="refused")
+        if refusal := rules.refusal(self.action, request.decision.params, params, writer):
+            return failure(self.action.id, f"Not executed: {refusal}", prevented="refused")
+        return None
 
     def _apply_rights(self) -> ActionResult | None:
         """Refuse what a requester has no right to; have a person approve what they may not run."""
         requester, undoes = self.request.requester, self.request.undoes
         if not requester.limits:
             return None
-        target = self._target()
+        target = self.action.final_target(self.request.decision.params)
         if missing := self._missing_right("rollback" if undoes else "propose", target):
             return failure(self.action.id, f"{requester.by} {missing}", prevented="refused")
         missing = None if undoes else self._missing_right("run", target)
@@ -324,13 +322,6 @@ class _Attempt:
         if all(find_right(rights, verb, action, target) for rights in limits):
             return None
         return f"lacks the right {describe_right(verb, action, target)!r}"
-
-    def _target(self) -> str:
-        """The target as it will be executed; that of invalid parameters, which never are."""
-        params = self.request.decision.params
-        with suppress(Exception):
-            params = params_to_json(validate(self.action, params))
-        return self.action.target_of(params)
 
     def _doubt(self) -> str | None:
         """Ask the action itself for a reason to ask a person, although it could run alone."""
@@ -552,14 +543,13 @@ class _Attempt:
         return failure(procedure.id, "the worker lost its claim before it started")
 
     def _call_and_finish(self, params: Any, token: str) -> ActionResult:
-        action = self.action
+        action, requester = self.action, self.request.requester
         here = self.ctx.context(action.plugin_id)
         result = self._call(
             params,
             replace(here, execution_id=self.request.execution_id, requester=self.request.principal),
         )
         result = result.patched({"host": here.host, "worker": here.worker})
-        requester = self.request.requester
         if requester.for_model:
             result = without_secrets(result)
         if requester.principals:
@@ -622,7 +612,7 @@ class _Attempt:
             run_ids=list(terms.run_ids),
             reason=f"{reason}; {doubt}" if doubt else reason,
             queue=action.queue,
-            target=action.target_of(decision.params),
+            target=action.final_target(decision.params),
             concurrency=action.in_flight_limit,
             required=policy.patched({"person": True}) if terms.by_person else policy,
             plan=list(self._plan()) if may_approve_plan else [],
@@ -649,15 +639,13 @@ class _Attempt:
         """Return the track record in which it counts, if the agent itself has decided on it."""
         if self.ctx.iteration is None:
             return None
-        judged_with = self.verdict.record if self.verdict else None
-        return judged_with or self.circumstances.record
+        return (self.verdict and self.verdict.record) or self.circumstances.record
 
     def _preview(self) -> ActionResult:
-        request = self.request
+        id, request = self.action.id, self.request
         if request.obstacle:
-            return failure(self.action.id, request.obstacle)
-        params, for_model = request.decision.params, request.requester.for_model
-        return dry_run(self.ctx, self.action.id, params, for_model)
+            return failure(id, request.obstacle)
+        return dry_run(self.ctx, id, request.decision.params, request.requester.for_model)
 
     @property
     def _is_by_machine(self) -> bool:

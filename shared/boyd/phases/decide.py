@@ -91,14 +91,13 @@ class _Deciding:
     def _binding_hold(self) -> Hold | None:
         """The hold that refuses the action decided on; claiming the action checks that again."""
         action = self.ctx.host.actions.get(self.decision.action)
-        return self.ctx.hold(action, action.target_of(self.decision.params)) if action else None
+        return self.ctx.hold(action, action.final_target(self.decision.params)) if action else None
 
     def _pass_over(self, strategy: Strategy, hold: Hold) -> None:
         action = self.ctx.host.actions[self.decision.action]
-        target = action.target_of(self.decision.params)
-        self.held.append(
-            HeldDecision(strategy=strategy.id, action=action.id, target=target, reason=hold.reason)
-        )
+        target, reason = action.final_target(self.decision.params), hold.reason
+        held = HeldDecision(strategy=strategy.id, action=action.id, target=target, reason=reason)
+        self.held.append(held)
         self.decision = no_op(hold.reason)
 
     def review(self, decision: Decision) -> tuple[Decision, DecisionTrace]:

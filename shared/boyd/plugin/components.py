@@ -26,6 +26,7 @@ import inspect
 import re
 import typing
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -47,7 +48,7 @@ from boyd.models import Autonomy, Budget, Level, Reversibility, Sandbox, StepAct
 from boyd.models.base import strip_prefix
 from boyd.models.effect import EffectChecks
 from boyd.models.investigation import Category
-from boyd.plugin.plugin_boundary import own_copy
+from boyd.plugin.plugin_boundary import own_copy, params_to_json, validate
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
@@ -448,8 +449,14 @@ class Action(Component):
         return self.has("verify") and "result" not in self._takers["verify"].takes
 
     def target_of(self, params: Mapping[str, Any]) -> str:
-        """The value of the target parameter in *params*."""
+        """The value of the target parameter in *params*, which are validated."""
         return str(params.get(self.target, "")) if self.target else ""
+
+    def final_target(self, params: Mapping[str, Any]) -> str:
+        """The target with which *params* are executed; invalid ones never are."""
+        with suppress(Exception):
+            params = params_to_json(validate(self, params))
+        return self.target_of(params)
 
 
 class Tool(Component):

@@ -7,14 +7,14 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from boyd.errors import Overrun
 from boyd.models import JsonObject, explain
 from boyd.models.base import MAX_DEPTH
-from boyd.text.formatting import error_line, message_of
+from boyd.text.formatting import message_of
 
 _R = TypeVar("_R")
 _json: TypeAdapter[Any] = TypeAdapter(JsonObject)
@@ -62,18 +62,9 @@ def contain(function: Callable[[], _R]) -> _R:
     except BaseException as error:
         raise Exited(error) from error
     finally:
-        if os.getpid() != process:
-            _end_fork()
-
-
-def _end_fork() -> NoReturn:
-    """End a forked process, which would go on as a second worker and report an outcome first."""
-    error = sys.exc_info()[1]
-    reason = f": {error_line(error)}" if error else ""
-    line = f"boyd: a process that a plugin forked did not end by itself, and was ended{reason}\n"
-    # Locks, such as those of logging, may be held by threads that are not in this process.
-    os.write(2, line.encode("utf-8", "replace"))
-    os._exit(1)
+        if os.getpid() != process:  # Not by logging: threads that are not here may lock it.
+            os.write(2, f"boyd: ended a forked child: {message_of(sys.exc_info()[1])}\n".encode())
+            os._exit(1)
 
 
 def _is_interrupted() -> bool:

@@ -202,7 +202,7 @@ class CarriedPast:
 def _execution(agent: Agent, decision: Decision | None) -> tuple[Action, str] | None:
     """The action of a decision with its target."""
     action = agent.host.actions.get(decision.action) if decision else None
-    return (action, action.target_of(decision.params)) if action and decision else None
+    return (action, action.final_target(decision.params)) if action and decision else None
 
 
 def _longest_hold(agent: Agent, action: Action) -> float:

@@ -57,7 +57,7 @@ from boyd.replay.world_watch import WorldWatch
 def target_of(agent: Agent | None, action: str, params: JsonObject) -> str:
     """The target of an action; empty if it has none or is not known."""
     definition = agent.host.actions.get(action) if agent else None
-    return definition.target_of(params) if definition else ""
+    return definition.final_target(params) if definition else ""
 
 
 class ShadowLedger:

@@ -568,3 +568,26 @@ def test_the_queue_is_gone_when_nothing_is_in_flight() -> None:
     lab.deliver()
 
     assert not lab.client.exists("boyd:{test}:in-flight")
+
+
+def test_an_approval_names_the_target_as_it_will_be_executed() -> None:
+    lab = Restart().lab(choice(RESTART, params={}))
+    lab.run()
+    assert pending(lab)[0].target == "web1"
+
+
+def test_the_loop_asks_for_nothing_while_the_target_that_it_leaves_out_is_busy() -> None:
+    restart = Restart()
+    lab = restart.lab(choice(RESTART, params={}))
+    held: list[str] = []
+
+    def look() -> None:
+        trace = lab.run().trace
+        assert trace is not None
+        held.extend(decision.target for decision in trace.held)
+
+    lab.run()
+    approve(lab)
+    restart.meanwhile = look
+    lab.deliver()
+    assert held == ["web1"]

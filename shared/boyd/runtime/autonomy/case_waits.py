@@ -47,7 +47,7 @@ class CaseDraws:
         case = CaseDraw(
             id=id,
             action=action.id,
-            target=action.target_of(circumstances.decision.params),
+            target=action.final_target(circumstances.decision.params),
             params=circumstances.decision.params,
             share=rule.holdout,
             draw=uniform(self._agent.id, id, action.id),
