@@ -526,6 +526,33 @@ PROTECTIONS = (
         "unit/runtime/test_resolved_problems.py",
         ("test_a_denied_action_is_not_asked_for_again_while_its_problem_lasts",),
     ),
+    Protection(
+        "P6",
+        "a denial holds while its symptoms last",
+        f"{LUA}/lib/symptoms.lua",
+        "lasts = lasts or now[text]",
+        "lasts = lasts",
+        "unit/runtime/test_resolved_problems.py",
+        ("test_a_denied_action_is_not_asked_for_again_while_its_problem_lasts",),
+    ),
+    Protection(
+        "P6",
+        "a denial holds no longer than its symptoms last",
+        f"{LUA}/resolve_approval.lua",
+        "symptoms = symptoms, by",
+        "by",
+        "unit/runtime/test_resolved_problems.py",
+        ("test_a_denied_action_is_asked_for_again_when_its_problem_comes_back",),
+    ),
+    Protection(
+        "P6",
+        "a denial does not take the place of a suspension",
+        f"{LUA}/resolve_approval.lua",
+        "redis.call('EXISTS', held) == 0",
+        "true",
+        "unit/runtime/test_resolved_problems.py",
+        ("test_a_denial_leaves_a_suspension_as_it_is",),
+    ),
     # P7: one iteration for each slot.
     Protection(
         "P7",
