@@ -70,7 +70,13 @@ class InitFailed(PluginError):
 
 
 class StoreError(BoydError):
-    """Redis refused an operation."""
+    """Redis refused an operation.
+
+    Attributes:
+        advice: what to do about it.
+    """
+
+    advice = "start it, or set BOYD_REDIS_URL to another server"
 
 
 class StoreUnavailable(StoreError):
@@ -79,6 +85,16 @@ class StoreUnavailable(StoreError):
 
 class StoreLoginRefused(StoreUnavailable):
     """Redis refused the login; check the user and the password in BOYD_REDIS_URL."""
+
+    advice = "check user and password in BOYD_REDIS_URL"
+
+
+class StoreTlsFailed(StoreUnavailable):
+    """Redis and Boyd do not agree on TLS; check the certificates of both."""
+
+    def __init__(self, problem: str, advice: str) -> None:
+        super().__init__(f"no TLS connection to Redis: {problem}")
+        self.advice = advice
 
 
 class StoreReadOnly(StoreUnavailable):

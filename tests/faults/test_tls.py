@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 import redis
 import requests
 from kombu.exceptions import OperationalError
 
-from boyd.errors import StoreUnavailable
+from boyd.errors import StoreTlsFailed, StoreUnavailable
 from boyd.messaging.celery_app import make_app
 from boyd.store import connect, translate_errors
 from faults.relay import Certificates, Relay
 from harness import Deployment, wait_until
+from tls_kit import Authority, tls_server
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
@@ -53,15 +55,37 @@ def test_an_iteration_runs_with_all_traffic_encrypted(
             )
 
 
-@pytest.mark.parametrize("lacks", ["ssl_ca_certs", ("ssl_certfile", "ssl_keyfile"), "name"])
-def test_peers_without_a_valid_certificate_are_refused(
-    relay: Relay, certificates: Certificates, lacks: str | tuple[str, ...]
+@pytest.mark.parametrize(
+    ("lacks", "advice"),
+    [
+        ("ssl_ca_certs", "ssl_ca_certs"),
+        # The relay hangs up without a reason, like a server that has died.
+        (("ssl_certfile", "ssl_keyfile"), ""),
+        ("name", "host"),
+    ],
+)
+def test_doctor_names_the_option_of_a_bad_certificate(
+    relay: Relay, certificates: Certificates, lacks: str | tuple[str, ...], advice: str
 ) -> None:
     parts = [part for part in certificates.query.split("&") if not part.startswith(lacks)]
     host = "127.0.0.1" if lacks == "name" else "localhost"
     url = f"rediss://{host}:{relay.port}/0?{'&'.join(parts)}"
 
-    with pytest.raises(StoreUnavailable), translate_errors(), connect(url) as client:
+    with pytest.raises(StoreUnavailable) as refusal, translate_errors(), connect(url) as client:
         client.ping()
+    assert advice in refusal.value.advice
     with make_app(url).connection_for_write() as broker, pytest.raises(OperationalError):
         broker.ensure_connection(max_retries=1)
+
+
+def test_a_certificate_that_has_expired_is_named_as_such(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    with tls_server(authority.issue("localhost", days=-1)) as port:
+        url = f"rediss://localhost:{port}/0?ssl_ca_certs={quote(str(authority.file))}"
+
+        with (
+            pytest.raises(StoreTlsFailed, match="expired"),
+            translate_errors(),
+            connect(url) as client,
+        ):
+            client.ping()

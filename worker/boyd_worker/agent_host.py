@@ -132,7 +132,7 @@ class AgentHost:
                 return
             except StoreUnavailable as error:
                 if not logged:
-                    log.warning("%s; waiting for it", error)
+                    log.warning("%s; waiting for it: %s", error, error.advice)
                 logged = True
                 time.sleep(REDIS_RETRY)
 

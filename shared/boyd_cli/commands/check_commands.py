@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from boyd.agent import Agent, load_agent
 from boyd.embedded.state_folder import with_redis
-from boyd.errors import BoydError, ConfigError, StoreError, StoreLoginRefused
+from boyd.errors import BoydError, ConfigError, StoreError
 from boyd.health.checks import examine
 from boyd.health.finding import Finding, error, ok
 from boyd.health.reader import brokers_of, read_health
@@ -395,10 +395,7 @@ def _findings(settings: Settings) -> list[Finding]:
     try:
         health = read_health(client, brokers, needs)
     except StoreError as refusal:
-        advice = "start it, or set BOYD_REDIS_URL to another server"
-        if isinstance(refusal, StoreLoginRefused):
-            advice = "check user and password in BOYD_REDIS_URL"
-        return [error("redis", f"{where}: {refusal}", advice)]
+        return [error("redis", f"{where}: {refusal}", refusal.advice)]
     findings = [ok("redis", f"{where} answers in {health.latency * 1000:.1f} ms")]
     if brokers and health.broker_error is None:
         urls = " and ".join(map(mask_url, settings.broker_urls))

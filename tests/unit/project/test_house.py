@@ -65,6 +65,7 @@ LIBRARY = {
     "replay: what plugins read by way of C, in threads and log records; two more twins": 100,
     "steps that a worker takes without their message": 40,
     "an agent's condition: what waits for an answer, and what was tried in vain": 75,
+    "TLS to Redis: what has failed, and what to check": 40,
 }
 #: The most modules in all packages; a feature that needs more adds a line that names it.
 MODULES = {

@@ -66,13 +66,13 @@ def test_a_server_may_be_a_socket_of_this_host() -> None:
 
 
 def test_tls_is_for_the_sentinels_too() -> None:
-    pool = connect("sentinel://one/boyd?ssl=true&ssl_ca_certs=/ca").connection_pool
+    pool = connect(f"sentinel://one/boyd?ssl=true&ssl_ca_certs={__file__}").connection_pool
     [node] = pool.sentinel_manager.sentinels
 
     assert issubclass(pool.connection_class, SSLConnection)
-    assert pool.connection_kwargs["ssl_ca_certs"] == "/ca"
+    assert pool.connection_kwargs["ssl_ca_certs"] == __file__
     assert issubclass(node.connection_pool.connection_class, SSLConnection)
-    assert node.connection_pool.connection_kwargs["ssl_ca_certs"] == "/ca"
+    assert node.connection_pool.connection_kwargs["ssl_ca_certs"] == __file__
 
 
 def test_threads_that_ask_at_once_lose_no_sentinel() -> None:
@@ -94,6 +94,7 @@ def test_threads_that_ask_at_once_lose_no_sentinel() -> None:
         "sentinel://:hush6@one/boyd/first",
         "sentinel://:hush6@one,/boyd",
         "redis://:hush6@redis/0?colour=red",
+        "rediss://:hush6@redis/0?ssl_ca_certs=/nowhere",
         "sentinel://one/boyd?sentinel_password=hush6&colour=red",
     ],
 )

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
@@ -33,9 +34,11 @@ from boyd.errors import (
 )
 from boyd.store.keys import SHARED_TYPES
 from boyd.store.server.cluster_client import ClusterClient
-from boyd.store.server.refusals import WritesRefused, is_full, is_moving, leaving
+from boyd.store.server.refusals import WritesRefused, is_full, is_moving, leaving, tls_failure
 from boyd.store.server.slot_map import Place, SlotMap
 
+#: Options that name files.
+_FILES = {"ssl_ca_certs", "ssl_certfile", "ssl_keyfile"}
 #: Seconds without use after which a connection is closed.
 IDLE = 60.0
 
@@ -246,7 +249,7 @@ def connect(url: str, *, timeout: float = TIMEOUT) -> Client:
     twice. Only callers know whether a command may be repeated.
 
     Raises:
-        ConfigError: *url* is not a Redis URL.
+        ConfigError: *url* is not a Redis URL, or names a file that cannot be read.
     """
     limits = {
         "decode_responses": True,
@@ -256,6 +259,9 @@ def connect(url: str, *, timeout: float = TIMEOUT) -> Client:
     }
     try:
         address = Address.of(url)
+        # On first use the error would not name the file.
+        for option in _FILES & address.options.keys():
+            Path(address.options[option]).read_bytes()
         if "path" not in address.options:
             limits["socket_keepalive"] = True
         if address.nodes:
@@ -264,7 +270,7 @@ def connect(url: str, *, timeout: float = TIMEOUT) -> Client:
             return _check_options(_through_sentinels(address, limits))
         tls = address.ssl_options if address.tls else {}
         return _check_options(redis.Redis.from_pool(ClosingIdle.from_url(url, **limits, **tls)))
-    except (ValueError, TypeError, redis.RedisError) as error:
+    except (ValueError, TypeError, OSError, redis.RedisError) as error:
         raise ConfigError(f"redis_url {mask_url(url)!r} cannot be used: {error}") from None
 
 
@@ -308,6 +314,7 @@ def translate_errors(key: str | None = None) -> Iterator[None]:
     Raises:
         StoreUnavailable: Redis did not answer.
         StoreLoginRefused: Redis refused user or password.
+        StoreTlsFailed: there is no connection for want of a certificate that both accept.
         StoreReadOnly: Redis takes no writes now.
         ForeignKey: a key that the whole deployment needs holds another type.
         StoreError: Redis answered with an error.
@@ -321,7 +328,7 @@ def translate_errors(key: str | None = None) -> Iterator[None]:
     except WritesRefused as error:
         raise StoreReadOnly(f"Redis does not accept writes: {error}") from error
     except (redis.ConnectionError, redis.TimeoutError) as error:
-        raise StoreUnavailable(f"Redis does not answer: {error}") from error
+        raise (tls_failure(error) or StoreUnavailable(f"Redis does not answer: {error}")) from error
     except redis.RedisError as error:
         if is_full(error):
             raise StoreReadOnly(f"Redis does not accept writes: {error}") from error

@@ -1,12 +1,15 @@
-"""Replies of a Redis server that takes no writes now, as a replica or one with a full memory."""
+"""Refusals of a Redis server: of writes, as a replica or with a full memory, and of TLS."""
 
 from __future__ import annotations
 
 import re
+import ssl
 from functools import cache
 from typing import Any
 
 import redis
+
+from boyd.errors import StoreTlsFailed
 
 #: Errors of a server that takes no writes; Redis 6.2 puts them last when it refuses a script.
 _REFUSALS = re.compile(r"(?:^|-)(?:READONLY|NOREPLICAS|MASTERDOWN|UNBLOCKED)\b")
@@ -30,6 +33,20 @@ def is_moving(error: redis.RedisError) -> bool:
     """Check whether keys of the command are on their way to another server."""
     kinds = (redis.exceptions.TryAgainError, redis.exceptions.AskError)
     return isinstance(error, kinds) or bool(_MOVING.search(str(error)))
+
+
+def tls_failure(error: BaseException | None) -> StoreTlsFailed | None:
+    """The failure of TLS that has led to *error*, if any."""
+    while error is not None and not isinstance(error, ssl.SSLError):
+        error = error.__cause__ or error.__context__
+    if isinstance(error, ssl.SSLCertVerificationError):
+        advice = "check ssl_ca_certs and the host in BOYD_REDIS_URL, or renew its certificate"
+        return StoreTlsFailed(f"its certificate is refused: {error.verify_message}", advice)
+    if error is None:
+        return None
+    # A server that refuses the client's certificate may hang up without a reason.
+    advice = "check ssl_certfile and ssl_keyfile in BOYD_REDIS_URL; the log of Redis may say more"
+    return StoreTlsFailed(error.strerror or str(error), advice)
 
 
 @cache
