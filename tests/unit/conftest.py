@@ -1,4 +1,4 @@
-"""Fixtures for tests of the API and of the console: an office with a desk."""
+"""Fixtures for unit tests: a Redis for labs, an office with a desk, archives."""
 
 from __future__ import annotations
 
@@ -11,6 +11,23 @@ import pytest
 
 from api_kit import Desk, Site, make_desk
 from archive_kit import PostgreSQL, bouncer, needed_postgresql, postgresql, sqlite
+from boyd.testing import lab
+from lab_redis import LabRedis, lab_redis
+
+
+@pytest.fixture(scope="session")
+def lab_server(redis_server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabRedis]:
+    """A Redis for the labs of this process."""
+    with lab_redis(tmp_path_factory.mktemp("labs")) as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def _labs_on_redis(lab_server: LabRedis, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Labs that are given no client run on a real Redis."""
+    monkeypatch.setattr(lab, "fakeredis", lab_server)
+    yield
+    lab_server.empty()
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
 
+import fakeredis
 import pytest
 from fakeredis import _helpers
 from fakeredis.commands_mixins import server_mixin
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 from boyd.models import from_ms
 from boyd.models.loop import Ticks
 from boyd.store import AgentEntry, Slot
-from boyd.testing import Lab
+from boyd.testing import Lab, lab
 from kit import agent
 
 IDS = st.from_regex(r"[a-z0-9][a-z0-9._-]{0,20}", fullmatch=True)
@@ -93,6 +94,7 @@ class VirtualTime:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = BEGIN
+        monkeypatch.setattr(lab, "fakeredis", fakeredis)
         for module in (server_mixin, _helpers, _stream):
             monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: self.now / 1000))
 
