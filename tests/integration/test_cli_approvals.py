@@ -169,7 +169,7 @@ def test_an_empty_list_says_so(desk: Desk) -> None:
 
 
 def test_resolved_approvals_are_listed_with_all(desk: Desk) -> None:
-    desk.cli("approvals", "deny", "--yes", desk.propose().id, "--note", "leave it")
+    desk.cli("approvals", "deny", "--yes", desk.propose().id, "--reason", "leave it")
     assert desk.cli("approvals", "list") == "No approvals are pending.\n"
     assert "denied by ann" in desk.cli("approvals", "list", "--all")
 
@@ -202,7 +202,7 @@ def test_an_item_says_that_it_cannot_be_approved_while_actions_are_frozen(desk: 
 
 def test_a_resolved_approval_shows_its_outcome(desk: Desk) -> None:
     item = desk.propose()
-    desk.cli("approvals", "approve", "--yes", item.id, "--note", "go")
+    desk.cli("approvals", "approve", "--yes", item.id, "--reason", "go")
     shown = desk.cli("approvals", "show", item.id)
     assert re.search(r"ended +approved by ann .*, p:do ok", shown)
     assert re.search(r"note +go", shown)
@@ -243,7 +243,7 @@ def test_invisible_characters_are_shown_escaped(desk: Desk) -> None:
 
 def test_approving_executes_and_tells_the_result(desk: Desk) -> None:
     item = desk.propose()
-    told = desk.cli("approvals", "approve", "--yes", item.id[:8], "--note", "checked")
+    told = desk.cli("approvals", "approve", "--yes", item.id[:8], "--reason", "checked")
     assert re.fullmatch(r"p:do is approved\np:do ok\n  output  all tidy\n", told)
     now = desk.now(item)
     assert (now.status, now.note, now.acted_by) == ("approved", "checked", "ann")
@@ -264,7 +264,9 @@ def test_an_action_that_fails_fails_the_command(desk: Desk) -> None:
 @pytest.mark.parametrize(("command", "status"), [("deny", "denied"), ("withdraw", "withdrawn")])
 def test_denying_and_withdrawing_execute_nothing(desk: Desk, command: str, status: str) -> None:
     item = desk.propose()
-    assert desk.cli("approvals", command, "--yes", item.id, "--note", "no") == f"p:do is {status}\n"
+    assert (
+        desk.cli("approvals", command, "--yes", item.id, "--reason", "no") == f"p:do is {status}\n"
+    )
     late = desk.cli("approvals", "approve", "--yes", item.id, status=5)
     told = rf"it is already resolved: {status} by ann {AGO} with the note 'no'"
     assert re.search(told, late)
@@ -317,12 +319,12 @@ def test_a_result_that_takes_longer_is_not_waited_for(desk: Desk) -> None:
 def test_it_takes_as_many_people_as_the_policy_says(strict: Desk) -> None:
     item = strict.propose()
     assert "requires a note" in strict.cli("approvals", "approve", "--yes", item.id, status=1)
-    first = strict.cli("approvals", "approve", "--yes", item.id, "--note", "ok")
+    first = strict.cli("approvals", "approve", "--yes", item.id, "--reason", "ok")
     assert "p:do has 1 of 2 approvals, and waits for 1 more approval" in first
-    again = strict.cli("approvals", "approve", "--yes", item.id, "--note", "ok", status=5)
+    again = strict.cli("approvals", "approve", "--yes", item.id, "--reason", "ok", status=5)
     assert "you have already approved it" in again
     bob = strict.key("bob")
-    too = ("--yes", "--note", "me too")
+    too = ("--yes", "--reason", "me too")
     second = strict.cli("approvals", "approve", item.id, *too, BOYD_API_KEY=bob)
     assert "p:do ok" in second
 

@@ -98,7 +98,7 @@ def test_an_approval_that_waits_is_shown_by_every_command_until_it_is_answered(c
     shown = cli("agent", "run", "--max-cycles", "4")
     [command] = set(re.findall(r"shell_exec waits for an approval: `boyd (.*)`", shown))
     assert f"`boyd {command}`" in cli("agent", "run", "--max-cycles", "2")
-    cli("approvals", "deny", "--yes", command.split()[-1], "--note", "no")
+    cli("approvals", "deny", "--yes", command.split()[-1], "--reason", "no")
     assert "waits for an approval" not in cli("agent", "run", "--max-cycles", "1")
 
 

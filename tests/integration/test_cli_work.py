@@ -183,7 +183,7 @@ def test_actions_are_listed(cli: Cli) -> None:
 
 def test_an_action_is_taken_with_its_parameters(cli: Cli, place: Place) -> None:
     arguments = ["-p", "room=attic", "-p", "deep=true", "--params", '{"n": 1, "deep": false}']
-    told = cli("actions", "run", "p:do", *arguments, "--rationale", "a mess")
+    told = cli("actions", "run", "p:do", *arguments, "--reason", "a mess")
     assert place.recorder.calls == [{"n": 1, "deep": True, "room": "attic"}]
     assert re.search(r'p:do ok\n +took .*\n +output +{"moved": 2}', told)
     assert "execution  call:" in told
@@ -225,7 +225,7 @@ def test_a_queued_action_is_cancelled(cli: Cli, place: Place, lab: Lab) -> None:
     place.dispatcher.held = True
     told = cli("actions", "run", "p:do", "--wait", "0", status=124)
     [id] = re.findall(r"actions cancel (call:[\w-]+)", told)
-    assert f"{id[:13]}: p:do is cancelled" in cli("actions", "cancel", id, "--note", "too late")
+    assert f"{id[:13]}: p:do is cancelled" in cli("actions", "cancel", id, "--reason", "too late")
     lab.deliver()
 
     assert lab.store.executions.get(id) is None
@@ -261,7 +261,7 @@ def test_an_action_is_tried_out_and_undone(cli: Cli, lab: Lab) -> None:
     told = cli.json("actions", "run", "p:careful")
     assert told["success"]
     assert isinstance(lab.store.executions.get(told["executionId"]), ExecutionEntry)
-    assert "as it was" in cli("actions", "rollback", told["executionId"], "--rationale", "no")
+    assert "as it was" in cli("actions", "rollback", told["executionId"], "--reason", "no")
     assert "has been rolled back already" in cli(
         "actions", "rollback", told["executionId"], status=5
     )

@@ -167,7 +167,7 @@ def test_the_cause_is_found_the_fix_is_approved_and_the_shop_recovers(
 @pytest.mark.long
 def test_a_denied_action_is_not_executed_and_the_answer_says_so(site: Site, killed: int) -> None:
     item: ApprovalItem = wait_until(site.proposal, 30)
-    site.boyd("approvals", "deny", "--yes", item.id, "--note", "not now")
+    site.boyd("approvals", "deny", "--yes", item.id, "--reason", "not now")
     wait_until(lambda: site.investigation().status == "ended")
     told = wait_until(site.evidence)
 

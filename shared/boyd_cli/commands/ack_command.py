@@ -25,7 +25,9 @@ COLUMNS = (
 @click.command()
 @click.argument("id", default="", shell_complete=completer(acknowledgeable))
 @duration_option("--for", "seconds", help="As in 30m; an approval is then announced again.")
-@click.option("--note", default="", help="Shown to others and in the audit trail.")
+@click.option(
+    "--reason", "note", default="", help="Reason; shown to others and in the audit trail."
+)
 @click.option("--release", is_flag=True, help="Leave it to others again.")
 @data_options
 def ack(api: Api, id: str, seconds: float | None, note: str, release: bool, form: str) -> None:

@@ -95,7 +95,7 @@ COLUMNS = (
 )
 
 rationale_option = click.option(
-    "--rationale", help="Reason; shown in the audit trail and to approvers."
+    "--reason", "rationale", help="Reason; shown in the audit trail and to approvers."
 )
 approval_option = click.option(
     "--require-approval", is_flag=True, help="Require an approval in any case."
@@ -142,7 +142,7 @@ def _evidence(hold: Hold) -> str:
 @actions.command()
 @id_argument("action", completion.actions)
 @click.argument("target", default="")
-@click.option("--note", help="Reason; shown in the audit trail.")
+@click.option("--reason", "note", help="Reason; shown in the audit trail.")
 @data_options
 def lift(api: Api, action: str, target: str, note: str | None, form: str) -> None:
     """Let a held action run again on its target.
@@ -261,7 +261,7 @@ def rollback(
 
 @actions.command()
 @id_argument("execution", completion.cancellable_executions)
-@click.option("--note", default="", help="Reason; shown in the audit trail.")
+@click.option("--reason", "note", default="", help="Reason; shown in the audit trail.")
 @data_options
 def cancel(api: Api, execution: str, note: str, form: str) -> None:
     """Cancel an execution that is queued, so that it never starts; exit status 5: it has started.
@@ -422,7 +422,7 @@ TARGET_COLUMNS = (
 _BAR = 20
 
 procedure_argument = id_argument("procedure", completion.procedures)
-note_option = click.option("--note", default="", help="Reason; shown in the audit trail.")
+note_option = click.option("--reason", "note", default="", help="Reason; shown in the audit trail.")
 
 
 @click.group()

@@ -214,7 +214,7 @@ _HISTORY = 50
 ids_argument = id_argument(
     "approvals", completion.pending_approvals, nargs=-1, required=True, metavar="APPROVAL..."
 )
-note_option = click.option("--note", help="Reason; stored with the answer.")
+note_option = click.option("--reason", "note", help="Reason; stored with the answer.")
 
 
 @click.group()
@@ -370,7 +370,7 @@ def _uplift(value: float | None) -> str:
 @autonomy.command()
 @id_argument("action", completion.actions)
 @click.argument("situation", metavar="[CLASS]", default="")
-@click.option("--note", help="Reason; shown in the audit trail.")
+@click.option("--reason", "note", help="Reason; shown in the audit trail.")
 @data_options
 def revoke(api: Api, action: str, situation: str, note: str | None, form: str) -> None:
     """Have a person approve an action again, in one class of situation or in all."""

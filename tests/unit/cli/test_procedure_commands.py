@@ -56,7 +56,7 @@ def test_a_procedure_is_listed_shown_and_cancelled(cli: Cli, lab: Lab) -> None:
     assert "step 2 of 2 (ok)" in cli("actions", "executions")
     refused = cli("procedures", "resume", f"call:{call_id}", status=5)
     assert "waits for approval" in refused
-    cancelled = cli("procedures", "cancel", f"call:{call_id}", "--note", "wrong")
+    cancelled = cli("procedures", "cancel", f"call:{call_id}", "--reason", "wrong")
     assert cancelled == f"procedure call:{call_id[:8]}: cancelled\n"
     go_on(lab)
     assert cli.json("procedures", "show", f"call:{call_id}")["state"] == "cancelled"
