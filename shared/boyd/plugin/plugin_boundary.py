@@ -63,7 +63,8 @@ def contain(function: Callable[[], _R]) -> _R:
         raise Exited(error) from error
     finally:
         if os.getpid() != process:  # Not by logging: threads that are not here may lock it.
-            os.write(2, f"boyd: ended a forked child: {message_of(sys.exc_info()[1])}\n".encode())
+            end = message_of(sys.exc_info()[1] or "it returned").encode("utf-8", "replace")
+            os.write(2, b"boyd: ended a process that a plugin forked: " + end + b"\n")
             os._exit(1)
 
 
