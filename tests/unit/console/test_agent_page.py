@@ -69,7 +69,7 @@ def test_the_problem_what_waits_and_what_was_done_come_before_the_ring(
     order = ["Waits for you", "What is wrong", "What waits", "What was done", 'class="ring"']
     places = [page.source.index(text) for text in order]
     assert places == sorted(places)
-    assert "Waits for you : 1 approval to answer" in page.text
+    assert "waits for an answer" in page.text.partition("Waits for you : ")[2][:60]
 
 
 def test_the_beginning_of_an_open_incident_is_apart_from_its_reason(server: Any) -> None:
