@@ -109,7 +109,7 @@ def _calm(roster: Roster, agent: AgentHealth) -> AgentCondition | None:
 
 
 def _attempts(agent: AgentHealth) -> list[str]:
-    """The latest action that was to end an open anomaly and has not, in words, if there is one."""
+    """The fate of the latest held action on a target with an anomaly; empty without one."""
     troubled = {anomaly.resource for anomaly in agent.trouble.anomalies}
     holds = [
         hold

@@ -212,7 +212,7 @@ class Backlog:
             seconds_until,
         ),
     )
-    next_approval: WaitingApproval | None = declare("That approval.", APPROVAL)
+    next_approval: WaitingApproval | None = declare("The approval that expires next.", APPROVAL)
 
 
 @health_fields

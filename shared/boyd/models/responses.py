@@ -124,8 +124,8 @@ class AgentState(DeclaredAgent):
     It ticks `loopOffset` seconds after whole multiples of `loopInterval`, also in seconds.
     `schedule` has cron expressions in `timezone`. `nextStart` is the time of the next iteration
     that starts by the clock. `obstacle` is the reason why it does not look: it lacks a worker, or a
-    beat. `anomalies` has the worst of those that are open, among equal ones first
-    those about which something waits or was tried; `openAnomalies` counts all.
+    beat. `anomalies` has the worst of those that are open, and among equal ones begins with those
+    about which something waits or was tried; `openAnomalies` counts all.
     """
 
     condition: AgentCondition

@@ -453,7 +453,7 @@ class Action(Component):
         return str(params.get(self.target, "")) if self.target else ""
 
     def final_target(self, params: Mapping[str, Any]) -> str:
-        """The target with which *params* are executed; invalid ones never are."""
+        """The target after validation, which fills in defaults; of invalid *params* as given."""
         with suppress(Exception):
             params = params_to_json(validate(self, params))
         return self.target_of(params)

@@ -36,7 +36,7 @@ def is_moving(error: redis.RedisError) -> bool:
 
 
 def tls_failure(error: BaseException | None) -> StoreTlsFailed | None:
-    """The failure of TLS that has led to *error*, if any."""
+    """The error to report if *error* was caused by one of TLS; else None."""
     while error is not None and not isinstance(error, ssl.SSLError):
         error = error.__cause__ or error.__context__
     if isinstance(error, ssl.SSLCertVerificationError):
