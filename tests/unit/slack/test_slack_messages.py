@@ -57,6 +57,14 @@ def test_an_approval_is_posted_with_its_reason_and_buttons(rig: Rig, slack: Slac
     assert labels == ["Approve…", "Deny…", "I have it…", "Open"]
 
 
+def test_a_button_leads_to_the_incident_on_the_target(rig: Rig, slack: Slack) -> None:
+    notify(rig, item(target="web-3", symptoms=["outage on web-3"]))
+
+    button = elements(slack.message()["blocks"])[-1]
+    assert button["text"]["text"] == "Incident"
+    assert "/console/incident?target=web-3&id=" in button["url"]
+
+
 def test_an_answer_edits_the_message_and_takes_its_buttons(rig: Rig, slack: Slack) -> None:
     notify(rig, item())
     notify(rig, item(status="approved", acted_by="ann"), "answered")
