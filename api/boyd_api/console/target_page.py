@@ -115,7 +115,6 @@ def incident(page: PageRequest) -> PageResult:
     return render_page(
         page,
         "incident.html",
-        target=query.target,
         incident=past_incident,
         signs=_vital_signs(page, [past_incident]),
         sources=links.values(),
@@ -152,9 +151,9 @@ def target_address(target: str, **more: str) -> str:
     return f"{BASE}/target?{urlencode({'target': target, **more})}"
 
 
-def incident_address(target: str, incident: Incident, path: str = "/incident") -> str:
+def incident_address(incident: Incident, path: str = "/incident") -> str:
     """The address of the page about an incident, or of another one about it."""
-    return f"{BASE}{path}?{urlencode({'target': target, 'id': incident.id})}"
+    return f"{BASE}{path}?{urlencode({'target': incident.target, 'id': incident.id})}"
 
 
 def plot(history: TargetHistory, incidents: Sequence[Incident]) -> TargetPlot:

@@ -92,8 +92,7 @@ def show_incident(ctx: RequestContext, id: str, query: TargetAnswer) -> Incident
 )
 def report_incident(ctx: RequestContext, id: str, query: TargetAnswer) -> Response:
     """Write the timeline of an incident in Markdown."""
-    text = report(query.target, show_incident(ctx, id, query))
-    return Response(text, mimetype="text/markdown")
+    return Response(report(show_incident(ctx, id, query)), mimetype="text/markdown")
 
 
 def read_around(

@@ -70,6 +70,7 @@ class Incident(Model):
     """
 
     id: str
+    target: str
     since: Timestamp
     until: Timestamp
     open: bool

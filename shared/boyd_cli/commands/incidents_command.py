@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from boyd_cli.api_access import Api
 
 COLUMNS = (
-    *(whole("incident"), whole("state"), label("severity", drop=2), whole("lasted", drop=1)),
-    *(sentence("what"), sentence("what was done")),
+    *(whole("incident"), label("target", drop=3), whole("state"), label("severity", drop=2)),
+    *(whole("lasted", drop=1), sentence("what"), sentence("what was done")),
 )
 EVENTS = (
     *(whole("time"), whole("kind", drop=1), sentence("what"), whole("state")),
@@ -55,12 +55,12 @@ def incidents(
         if query.pop("since") or query.pop("until"):
             raise click.UsageError("an incident has its own period: omit --since and --until")
         path = f"/incidents/{quote(incident, safe='')}"
-        _show(target, api.deployment.get(path, Incident, **query), form)
+        _show(api.deployment.get(path, Incident, **query), form)
         return
     history = api.deployment.get("/incidents", TargetHistory, **query)
     if form == "markdown":
         for past in reversed(history.incidents):
-            _show(target, past, form)
+            _show(past, form)
     else:
         empty = f"No incident of {target} in this time."
         output.print_list(form, history.incidents, COLUMNS, map(_row, history.incidents), empty)
@@ -75,6 +75,7 @@ def _row(incident: Incident) -> list[str]:
     seconds = (incident.until - incident.since).total_seconds()
     return [
         incident.id,
+        incident.target,
         "open" if incident.open else "over",
         incident.severity or "",
         output.seconds(int(seconds)),
@@ -83,17 +84,17 @@ def _row(incident: Incident) -> list[str]:
     ]
 
 
-def _show(target: str, incident: Incident, form: str) -> None:
+def _show(incident: Incident, form: str) -> None:
     if form == "markdown":
         from boyd.export.archive.incident_report import report
 
-        output.say(report(target, incident))
+        output.say(report(incident))
         return
     if output.print_data(form, incident):
         return
     lasted = output.seconds(int((incident.until - incident.since).total_seconds()))
     links = {link.url: link for event in incident.events for link in event.links}.values()
-    output.say(output.one_line(f"{target}: {incident.title}"))
+    output.say(output.one_line(f"{incident.target}: {incident.title}"))
     output.print_pairs(
         ("began", output.date(incident.since)),
         ("open for" if incident.open else "lasted", lasted),

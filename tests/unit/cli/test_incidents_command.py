@@ -39,7 +39,8 @@ def test_incidents_are_listed_shown_and_exported(cli: Cli, lab: Lab) -> None:
     id = incident["id"]
 
     listing = cli("incidents", "web-3", "--since", "1h", "--agent", "test")
-    assert f"{id}  open   high" in listing
+    assert f"{id}  web-3   open   high" in listing
+    assert incident["target"] == "web-3"
     assert listing.rstrip().endswith("no action ran")
     timeline = cli("incidents", "web-3", id)
     assert "anomaly  down" in timeline

@@ -45,7 +45,7 @@ def periods(*events: TargetEvent) -> list[tuple[float, float]]:
     """The incidents in minutes, newest first."""
     return [
         ((it.since - at(0)) / timedelta(minutes=1), (it.until - at(0)) / timedelta(minutes=1))
-        for it in group(events)[0]
+        for it in group("web-3", events)[0]
     ]
 
 
@@ -105,7 +105,7 @@ def test_an_action_that_outlasts_the_anomaly_prolongs_the_incident() -> None:
 def test_a_verdict_after_the_end_of_the_anomaly_belongs_to_the_incident() -> None:
     verdict = event("verdict", 4, 60, "effective", ref="loop:1")
     events = [event("anomaly", 0, 5), event("action", 3, 4, "succeeded", ref="loop:1"), verdict]
-    (incident,), others = group(events)
+    (incident,), others = group("web-3", events)
 
     assert incident.until == at(60)
     assert incident.events[-1] == verdict
@@ -115,7 +115,8 @@ def test_a_verdict_after_the_end_of_the_anomaly_belongs_to_the_incident() -> Non
 
 def test_two_agents_on_one_target_share_an_incident() -> None:
     (incident,), _ = group(
-        [event("anomaly", 0, 5), event("anomaly", 2, 9, agent_id="other", severity="high")]
+        "web-3",
+        [event("anomaly", 0, 5), event("anomaly", 2, 9, agent_id="other", severity="high")],
     )
 
     assert [it.agent_id for it in incident.events] == ["desk", "other"]
@@ -124,7 +125,7 @@ def test_two_agents_on_one_target_share_an_incident() -> None:
 
 def test_an_action_without_any_anomaly_is_no_incident() -> None:
     deploy = event("action", 0, 1, "succeeded")
-    incidents, others = group([deploy, event("anomaly", 3, 4)])
+    incidents, others = group("web-3", [deploy, event("anomaly", 3, 4)])
 
     assert [it.since for it in incidents] == [at(3)]
     assert others == [deploy]
@@ -132,7 +133,7 @@ def test_an_action_without_any_anomaly_is_no_incident() -> None:
 
 def test_an_incident_goes_on_while_an_approval_waits() -> None:
     events = [event("anomaly", 0, 1), event("approval", 1, 50, "pending"), event("anomaly", 50, 51)]
-    (incident,), _ = group(events)
+    (incident,), _ = group("web-3", events)
 
     assert incident.open
     assert incident.outcome == "waits for approval: approval"
@@ -149,7 +150,7 @@ def test_an_incident_goes_on_while_an_approval_waits() -> None:
 def test_the_outcome_says_whether_it_helped(state: str, sentence: str) -> None:
     action = event("action", 0, 1, "succeeded", ref="loop:1", by="eve")
     verdict = event("verdict", 1, 2, state, ref="loop:1")
-    (incident,), _ = group([event("anomaly", 0, 1), action, verdict])
+    (incident,), _ = group("web-3", [event("anomaly", 0, 1), action, verdict])
 
     assert incident.outcome == sentence
 
@@ -173,15 +174,15 @@ def test_the_outcome_says_whether_undoing_it_by_hand_has_helped(
         event("action", 3, 4, "succeeded", **undo),
         event("verdict", 4, 5, verdict, **undo),
     ]
-    (incident,), _ = group(events)
+    (incident,), _ = group("web-3", events)
 
     assert incident.outcome == sentence
 
 
 def test_the_outcome_without_a_verdict_claims_no_effect() -> None:
     unchecked = event("action", 0, 1, "succeeded")
-    (with_action,), _ = group([event("anomaly", 0, 1), unchecked])
-    (without,), _ = group([event("anomaly", 0, 1)])
+    (with_action,), _ = group("web-3", [event("anomaly", 0, 1), unchecked])
+    (without,), _ = group("web-3", [event("anomaly", 0, 1)])
 
     assert with_action.outcome == "effect not checked: action"
     assert without.outcome == "no action ran"
@@ -227,8 +228,8 @@ def test_links_of_an_alert_are_named_after_their_fields() -> None:
 
 
 def test_a_report_is_a_timeline_in_which_texts_of_others_mean_nothing() -> None:
-    (incident,), _ = group([event("anomaly", 0, 5, title=HOSTILE, detail=HOSTILE)])
-    text = report(HOSTILE, incident)
+    (incident,), _ = group(HOSTILE, [event("anomaly", 0, 5, title=HOSTILE, detail=HOSTILE)])
+    text = report(incident)
 
     assert "<script>" not in text.replace("\\<", "")
     assert "](javascript" not in text.replace("\\]", "").replace("\\(", "")

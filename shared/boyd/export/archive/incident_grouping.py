@@ -104,8 +104,8 @@ def _event(part: Sequence[_Seen]) -> TargetEvent:
     )
 
 
-def group(events: Iterable[TargetEvent]) -> tuple[list[Incident], list[TargetEvent]]:
-    """The incidents that *events* make, and the events outside of them, both newest first."""
+def group(target: str, events: Iterable[TargetEvent]) -> tuple[list[Incident], list[TargetEvent]]:
+    """The incidents that *events* on a target make, and the others, both newest first."""
     groups: list[list[TargetEvent]] = []
     others: list[TargetEvent] = []
     end = datetime.min.replace(tzinfo=UTC)
@@ -118,14 +118,15 @@ def group(events: Iterable[TargetEvent]) -> tuple[list[Incident], list[TargetEve
             end = event.until
         else:
             others.append(event)
-    return [_incident(group) for group in reversed(groups)], others[::-1]
+    return [_incident(target, group) for group in reversed(groups)], others[::-1]
 
 
-def _incident(events: Sequence[TargetEvent]) -> Incident:
+def _incident(target: str, events: Sequence[TargetEvent]) -> Incident:
     since = events[0].at
     first = worst([event for event in events if event.kind == "anomaly"]) or events[0]
     return Incident(
         id=since.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        target=target,
         since=since,
         until=max(event.until for event in events),
         open=any(event.is_open for event in events),

@@ -10,23 +10,16 @@ from boyd.models.incident import Incident, TargetEvent
 from boyd.text.formatting import counted, seconds, visible
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#+!|~&-])")
-_VERBS = {
-    "anomaly": "Anomaly",
-    "alert": "Alert",
-    "approval": "Approval",
-    "action": "Action",
-    "verdict": "Verdict",
-}
 
 
-def report(target: str, incident: Incident) -> str:
+def report(incident: Incident) -> str:
     """The incident in Markdown; texts of others are escaped. Times are in UTC."""
-    return "\n".join(_lines(target, incident)) + "\n"
+    return "\n".join(_lines(incident)) + "\n"
 
 
-def _lines(target: str, incident: Incident) -> Iterator[str]:
+def _lines(incident: Incident) -> Iterator[str]:
     lasted = seconds(int((incident.until - incident.since).total_seconds()))
-    yield f"# {_text(target)}: {_text(incident.title)}"
+    yield f"# {_text(incident.target)}: {_text(incident.title)}"
     yield ""
     yield f"- **Began**: {_when(incident.since)}"
     yield f"- **{'Goes on, so far' if incident.open else 'Lasted'}**: {lasted}"
@@ -55,7 +48,7 @@ def _cells(event: TargetEvent) -> list[str]:
     details = ", ".join(filter(None, [until, by, event.detail, event.ref]))
     return [
         _when(event.moment),
-        f"{_VERBS[event.kind]}: {_text(event.title)}",
+        f"{event.kind.capitalize()}: {_text(event.title)}",
         _text(event.state),
         _text(details),
     ]

@@ -53,7 +53,7 @@ def read_target(
         findings.events += events
         if events:
             agents.append(store.agent_id)
-    incidents, others = group(findings.events)
+    incidents, others = group(query.target, findings.events)
     spans = [(incident.since.timestamp(), incident.until.timestamp()) for incident in incidents]
     return TargetHistory(
         target=query.target,
