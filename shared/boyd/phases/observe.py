@@ -122,7 +122,8 @@ def _backs_off(
     ctx: PhaseContext, observer: Observer, health: ObserverHealth | None, now: datetime
 ) -> bool:
     until = health.backoff_until if health else None
-    if until is None or until <= now:
+    # A longer pause was set before the clock of Redis stepped back.
+    if until is None or not timedelta() < until - now <= timedelta(seconds=BACKOFF_LIMIT):
         return False
     ctx.report(observer.id, f"skipped until {until:%H:%M:%S} UTC because it keeps failing")
     return True
@@ -142,7 +143,8 @@ class _Rhythm:
 
     def due_at(self, observer: Observer, last: float | None) -> float | None:
         """Return the next due time of *observer*, which last ran at *last*, or None if due now."""
-        if last is None or not observer.interval:
+        # A run that lies ahead is from before the clock of Redis stepped back.
+        if last is None or last > self.now or not observer.interval:
             return None
         # A trigger may precede its tick slightly.
         length = self.ticks.length / 1000

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from boyd import Agent, Observation
+from boyd.models import ObserverHealth
 from boyd.phases import observe, time_limit
 from boyd.phases.phase_context import PhaseContext
 from boyd.plugin import Context, Observer, Orienter
@@ -68,7 +69,9 @@ def test_an_interval_is_honoured_only_in_continuous_mode(mode: Any, runs: int) -
 
 
 @pytest.mark.parametrize(
-    ("since", "due"), [(59.0, True), (58.0, False), (60.0, True), (0.0, False)]
+    ("since", "due"),
+    [(59.0, True), (58.0, False), (60.0, True), (0.0, False), (-3600.0, True)],
+    ids=["with jitter", "early", "in time", "just now", "before the clock stepped back"],
 )
 def test_an_interval_forgives_the_jitter_of_ticks(since: float, due: bool) -> None:
     """Ticks every 10 s may come a little early; a tenth of that is forgiven."""
@@ -426,6 +429,16 @@ def test_an_observer_that_fails_repeatedly_backs_off() -> None:
 
     assert errors == [1, 1, 1, 0, 0]
     assert health.backoff_until is not None
+
+
+@pytest.mark.parametrize(("ahead", "due"), [(299, False), (301, True), (3600, True), (-1, True)])
+def test_no_pause_from_before_the_clock_stepped_back_lasts(ahead: float, due: bool) -> None:
+    """A pause lasts five minutes at most."""
+    made = agent(sees("o"), mode="continuous", loop_interval=10)
+    ctx = PhaseContext(made, "start", Lab(made).engine.context)
+    health = ObserverHealth(failures=9, backoff_until=NOW + timedelta(seconds=ahead))
+
+    assert due == bool(observe.due(ctx, {}, {"p:o": health}, NOW))
 
 
 def test_a_manual_trigger_runs_an_observer_that_failed_before() -> None:

@@ -7,21 +7,17 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import SimpleNamespace
 
-import fakeredis
 import pytest
-from fakeredis import _helpers
-from fakeredis.commands_mixins import server_mixin
-from fakeredis.model import _stream
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from boyd.models import from_ms
 from boyd.models.loop import Ticks
 from boyd.store import AgentEntry, Slot
-from boyd.testing import Lab, lab
+from boyd.testing import Lab
 from kit import agent
+from virtual_time import BEGIN, VirtualTime
 
 IDS = st.from_regex(r"[a-z0-9][a-z0-9._-]{0,20}", fullmatch=True)
 INTERVALS = st.floats(0.05, 1e6)
@@ -86,17 +82,6 @@ def test_with_an_offset_of_zero_an_agent_ticks_at_whole_multiples() -> None:
 
 
 LENGTH = 60_000
-BEGIN = 1_800_000_000_000
-
-
-class VirtualTime:
-    """The clock of Redis, in ms."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now = BEGIN
-        monkeypatch.setattr(lab, "fakeredis", fakeredis)
-        for module in (server_mixin, _helpers, _stream):
-            monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: self.now / 1000))
 
 
 @dataclass(frozen=True)

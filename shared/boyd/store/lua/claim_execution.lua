@@ -20,7 +20,7 @@
 --         {'waits', for which execution, ms until it is tried again}, {'unknown', why}, or {'newer', format version}
 local execution, budget, freezes, origin, audit_open, executions, due, held_actions, in_flight, symptoms = unpack(KEYS)
 local worker, token, options = unpack(ARGV, 1, 3)
--- @include audit cases executes expect flight_limits format frozen hold lose_claim
+-- @include audit cases executes expect flight_limits format frozen hold lease_left lose_claim
 -- @include owns_phase put_in_order rest server symptoms time touch track
 local fields = rest(4)
 options = cjson.decode(options)
@@ -56,7 +56,7 @@ elseif options.origin then
   cancelled, server = unpack(phase, 9, 10)
 end
 local have = redis.call('HMGET', execution, 'state', 'leaseUntil', 'worker', 'result', 'token', 'formatVersion',
-  'grant', 'attempts')
+  'grant', 'attempts', 'lease')
 local state, lease_until, holder = have[1], have[2], have[3]
 local now = now_ms()
 local flight = options.in_flight
@@ -116,8 +116,9 @@ if state == 'succeeded' or state == 'failed' or state == 'running' and have[4] t
   return {'done', have[4]}
 end
 local repeats = state == 'running' and have[5] == token
-if state == 'running' and not repeats and now < tonumber(lease_until) then
-  return {'running', holder, lease_until - now}
+local left = state == 'running' and not repeats and lease_left(execution, lease_until, have[9]) or 0
+if left > 0 then
+  return {'running', holder, left}
 end
 if not options.unregistered and not is_confirmed(options.agent) then
   return {'unconfirmed'}
@@ -215,7 +216,7 @@ if options.origin == 'job' then
 end
 -- The claim itself last: what fails halfway has not begun.
 redis.call('HSET', execution, 'state', 'running', 'worker', worker, 'token', token, 'startedAt', now,
-  'leaseUntil', now + options.lease, 'formatVersion', FORMAT, unpack(fields))
+  'leaseUntil', now + options.lease, 'lease', options.lease, 'formatVersion', FORMAT, unpack(fields))
 redis.call('PEXPIRE', execution, options.keep)
 list(id, now)
 if not options.read_only then

@@ -9,7 +9,7 @@
 -- Events  wait.started
 local iteration, due, held_actions, symptoms, events, audit_open = unpack(KEYS)
 local n, epoch, worker, id, action, target, share, draw, plan, params = unpack(ARGV)
--- @include audit cases class_room emit expect owns_phase place_job
+-- @include audit cases class_room emit expect owns_phase place_job put_off
 if not owns_phase(iteration, n, epoch, 'decide', worker) then
   return {'stale', ''}
 end
@@ -37,8 +37,9 @@ local arm, ends = waits and 'wait' or 'act', waits and tostring(now + plan.withi
 if waits then
   audit('action.held-out', 'execution', id, 'action', action, 'note', draw .. ' is below ' .. share)
   place_job('wait:' .. id, plan.queue, plan.every)
+  put_off('wait:' .. id, plan.every)
   redis.call('HSET', job, 'action', action, 'target', target, 'class', plan.class, 'params', params, 'until', ends,
-    'startedAt', now, 'executionNotBefore', now + plan.every)
+    'startedAt', now)
   -- The job lifts it; it ends by itself if that is lost.
   local fields = {kind = 'held out', execution = id, evidence = 'to learn whether it heals by itself'}
   hold(action, target, fields, plan.within + 2 * plan.every)

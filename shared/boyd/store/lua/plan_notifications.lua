@@ -5,7 +5,7 @@
 -- Returns names of the jobs whose messages the caller sends now
 local approval, due = unpack(KEYS)
 local id, resend_after, planned, obsolete = unpack(ARGV)
--- @include expect place_job wake
+-- @include expect place_job put_off wake
 local send, earlier = {}, {}
 if redis.call('HEXISTS', approval, 'status') == 0 then
   return send
@@ -27,10 +27,7 @@ for _, one in ipairs(planned) do
   if redis.call('HEXISTS', approval, field) == 0 then
     place_job(job, 'callback', resend_after)
     if one.wait > 0 then
-      local at = now_ms() + one.wait
-      redis.call('HSET', key(job), 'queuedAt', at, 'executionNotBefore', at)
-      -- No deadline is ten minutes ahead, as in `renew_job`.
-      schedule_job(job, math.min(at, now_ms() + 540000))
+      put_off(job, one.wait)
     else
       send[#send + 1] = job
     end

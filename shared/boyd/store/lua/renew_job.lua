@@ -8,14 +8,14 @@
 -- Returns the attempt, another one when it is given back, or 0 when the lease is lost
 local job, due = unpack(KEYS)
 local name, attempt, worker, wait, give_back = unpack(ARGV, 1, 5)
--- @include executes expect rest time
+-- @include executes expect put_off rest time
 local fields = rest(6)
 if not executes(job, attempt, worker) then
   return 0
 end
 expect(due, 'zset')
 local now = now_ms()
-local at = now + wait
+local at, waits = now + wait, give_back == '1'
 if give_back ~= '0' then
   -- Under a new attempt, so that a late copy of a message does not enter it, on whatever queue that lies.
   attempt = redis.call('HINCRBY', job, 'executionAttempt', 1)
@@ -24,12 +24,14 @@ if give_back ~= '0' then
     'executionBase', attempt - 1)
   local woken = redis.call('HDEL', job, 'executionWoken') == 1
   redis.call('HDEL', job, 'executionStartedAt', 'executionBy')
-  if give_back == '1' then
-    at = woken and now or at
-    redis.call('HSET', job, 'queuedAt', at, 'executionNotBefore', at)
+  if waits and woken then
+    at, waits = now, false
   end
 end
 store(job, fields)
--- No deadline is ten minutes ahead: sweepers would conclude that the clock has stepped back.
-redis.call('ZADD', due, math.min(at, now + 540000), name)
+if waits then
+  put_off(name, wait)
+else
+  redis.call('ZADD', due, at, name)
+end
 return tonumber(attempt)

@@ -8,12 +8,12 @@
 -- What it has lost is noted, of the last attempts only: each a line of attempt, begin and end in ms, and worker.
 local job, due = unpack(KEYS)
 local name, resend_after, max_attempts, queue_timeout, score = unpack(ARGV)
--- @include format schedule_job time
+-- @include format put_off schedule_job time
 if tonumber(redis.call('ZSCORE', due, name) or 0) ~= tonumber(score) then
   return {'none'}
 end
 local have = redis.call('HMGET', job, 'executionState', 'executionAttempt', 'queue', 'executionBy', 'queuedAt',
-  'executionNotBefore', 'executionBase', 'formatVersion', 'executionStartedAt', 'executionLost')
+  'executionNotBefore', 'executionBase', 'formatVersion', 'executionStartedAt', 'executionLost', 'executionWait')
 local state, attempt, queue, by = have[1], tonumber(have[2]), have[3] or '', have[4] or ''
 local queued_at, not_before, base = have[5], have[6], have[7]
 if newer(have[8]) then
@@ -29,7 +29,9 @@ if state == 'running' and #lost < 4000 then
   lost = string.format('%s%d %s %d %s\n', lost, attempt, have[9] or now, now, string.match(by, '^(.*)/') or by)
 end
 if state == 'queued' and not_before and now < tonumber(not_before) then
-  redis.call('ZADD', due, math.min(not_before, now + 540000), name)
+  -- The clock has stepped back if the wait has become longer: it begins again.
+  local left, wait = not_before - now, tonumber(have[11])
+  put_off(name, math.min(left, wait or left))
   return {'none'}
 end
 if state == 'queued' and not_before then

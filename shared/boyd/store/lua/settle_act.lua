@@ -5,14 +5,14 @@
 -- Returns the new epoch, or 0 when the phase has moved since
 local iteration, execution, due = unpack(KEYS)
 local n, epoch, why, resend_after, patience = unpack(ARGV)
--- @include expect give_up_act
+-- @include expect give_up_act lease_left
 local have = redis.call('HMGET', iteration, 'iteration', 'epoch', 'phase', 'entered')
 if have[1] ~= n or have[2] ~= epoch or have[3] ~= 'act' or have[4] then
   return 0
 end
 expect(due, 'zset')
-local lost = redis.call('HMGET', execution, 'state', 'idempotent', 'leaseUntil')
-if lost[1] == 'running' and lost[2] == '1' and now_ms() < lost[3] + patience then
+local lost = redis.call('HMGET', execution, 'state', 'idempotent', 'leaseUntil', 'lease')
+if lost[1] == 'running' and lost[2] == '1' and lease_left(execution, lost[3], lost[4]) + patience > 0 then
   redis.call('ZADD', due, now_ms() + resend_after, 'phase')
   return 0
 end

@@ -4,8 +4,8 @@
 -- Returns {'open'} when it has not begun or may run again, {'running', worker, ms until it lapses} or {'over'}
 local execution, audit_open, due, origin, in_flight = unpack(KEYS)
 local anyway, member = unpack(ARGV)
--- @include lose_claim
-local have = redis.call('HMGET', execution, 'state', 'leaseUntil', 'worker', 'idempotent', 'result')
+-- @include lease_left lose_claim
+local have = redis.call('HMGET', execution, 'state', 'leaseUntil', 'worker', 'idempotent', 'result', 'lease')
 if not have[1] then
   return {'open'}
 end
@@ -13,7 +13,7 @@ end
 if have[1] ~= 'running' or have[5] then
   return {'over'}
 end
-local left = tonumber(have[2]) - now_ms()
+local left = lease_left(execution, have[2], have[6])
 if anyway ~= '1' and left > 0 then
   -- Only while no worker holds the origin: its deadline is that worker's lease.
   local owner = redis.call('HMGET', origin, 'entered', 'executionState')

@@ -13,7 +13,8 @@ local have = redis.call('HMGET', loop, 'sweptAt', 'active', 'iteration', 'slot')
 local swept = tonumber(have[1]) or now
 local members = redis.call('ZRANGEBYSCORE', due, '-inf', now, 'LIMIT', 0, most)
 -- No deadline is ten minutes ahead, unless the clock has stepped back.
-for _, member in ipairs(redis.call('ZRANGEBYSCORE', due, now + 600000, '+inf', 'LIMIT', 0, most)) do
+local latest = now + (swept - now > tonumber(lease) and tonumber(lease) or 600000)
+for _, member in ipairs(redis.call('ZRANGEBYSCORE', due, '(' .. latest, '+inf', 'LIMIT', 0, most)) do
   members[#members + 1] = member
 end
 local flight = redis.call('ZSCORE', due, 'phase')

@@ -1,4 +1,4 @@
--- @include expect flight_limits place_job schedule_job time
+-- @include expect flight_limits place_job put_off time
 -- Uses due
 -- expect_verification(id): raise an error unless a verification can start.
 local function expect_verification(id)
@@ -14,11 +14,12 @@ local function begin_verification(execution, have)
   end
   local id, action, plan = have.id, have.action, have.verify and cjson.decode(have.verify)
   if plan then
-    local name, now = 'verify:' .. id, now_ms()
+    local name = 'verify:' .. id
     place_job(name, plan.queue, plan.every)
     -- No message: the sweeper sends it when the first check is due.
-    redis.call('HSET', key(name), 'action', action, 'executionNotBefore', now + plan.every)
-    redis.call('HSET', execution, 'verdict', 'open', 'verifyUntil', now + plan.within)
+    put_off(name, plan.every)
+    redis.call('HSET', key(name), 'action', action)
+    redis.call('HSET', execution, 'verdict', 'open', 'verifyUntil', now_ms() + plan.within)
   end
   if not (plan and plan.hold) then
     return leave_flight(flight_field(action, have.target), id)
