@@ -169,6 +169,26 @@ def test_all_of_a_view_are_listed_before_they_are_answered(alice: Browser, desk:
     assert _item(desk, other)["status"] == "pending"
 
 
+@pytest.mark.long
+def test_300_of_5000_are_answered_each_with_its_outcome(
+    alice: Browser, bob: Browser, desk: Site
+) -> None:
+    chosen = [desk.waiting(f"{n}", risk="low") for n in range(5000) if n % 17 == 0 or n < 6]
+    for number in range(5000 - len(chosen)):
+        desk.waiting(f"other {number}", risk="high")
+    view = alice.get("/console/?risk=low&order=age")
+    confirmation = alice.send(view.form("/answer-several"), all="approve")
+    ticked = re.findall(r'name="chosen" value="([^"]+)"', confirmation.source)
+    for id in chosen[:3]:
+        bob.send(bob.get(f"/console/agents/desk/approvals/{id}?answer=deny").form("/answer"))
+
+    done = alice.send(confirmation.form("/answer-several"), chosen=ticked)
+    assert len(ticked) == len(chosen) == 300
+    assert "297 answers of 300 count" in done.text
+    assert done.text.count("the approval is denied by bob") == 3
+    assert "Mine to answer 4700" in alice.get("/console/").text
+
+
 def test_a_view_of_several_actions_is_not_answered_at_once(alice: Browser, desk: Site) -> None:
     desk.waiting("one")
     desk.waiting("two", action="desk:other")
