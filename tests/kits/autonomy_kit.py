@@ -118,6 +118,8 @@ class Tally:
         self.rule = rule
         self.test = DropTest(rule.at_least)
         self.record = TrackRecord(action=ACTION, situation="s", label="")
+        self._burst: list[bool] = []
+        self._burst_began = 0.0
 
     def draw(self, waits: bool) -> None:
         """Count a new case."""
@@ -127,9 +129,14 @@ class Tally:
         """Count a case that was well at the end of its wait."""
         self._try(well_without=1)
 
-    def count(self, verdict: EffectName, after_wait: bool | None) -> None:
-        """Count the first execution of a case, or with None one that belongs to no case."""
+    def count(self, verdict: EffectName, after_wait: bool | None, at: float = 0.0) -> None:
+        """Count the first execution of a case, or with None one that belongs to no case.
+
+        Its outcome is there after so many seconds.
+        """
         is_good = verdict == "effective"
+        if self.rule.burst:
+            self._count_burst(is_good, at)
         names = {"effective": "effective", "cannot tell": "unclear"}
         name = names.get(verdict, "failed")
         step = self.test.success if is_good else self.test.failure
@@ -140,6 +147,16 @@ class Tally:
             self._try(needed=1)
         elif after_wait is False and is_good:
             self._try(well_after=1)
+
+    def _count_burst(self, is_good: bool, at: float) -> None:
+        if self._burst and at - self._burst_began >= self.rule.burst:
+            percent = str(100 * sum(self._burst) // len(self._burst))
+            bursts = self.record.bursts or {}
+            changes = {"bursts": {**bursts, percent: bursts.get(percent, 0) + 1}}
+            self.record = self.record.model_copy(update=changes)
+            self._burst = []
+        self._burst_began = self._burst_began if self._burst else at
+        self._burst.append(is_good)
 
     @property
     def is_offered(self) -> bool:

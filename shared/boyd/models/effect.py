@@ -292,6 +292,7 @@ class EarnedAutonomy(Model):
             true share is lower, or, with `require_uplift`, although waiting is as good.
         holdout: the share of cases that wait first, to learn how many end without the action.
         require_uplift: whether it is only proposed once it is better than waiting.
+        burst: seconds within which outcomes may have one cause, and count once; 0: each counts.
     """
 
     at_least: float
@@ -300,6 +301,7 @@ class EarnedAutonomy(Model):
     false_grants: float
     holdout: float = 0.1
     require_uplift: bool = True
+    burst: float = 0.0
 
 
 class AutonomyGrant(Model):
@@ -480,6 +482,7 @@ class TrackRecord(OutcomeCounts):
         calibrated_error: that of the calibrated confidence, as it was before each outcome.
         base_error: that of the share of effective executions, as it was before each outcome.
         drop: the evidence for a drop of the share, as a logarithm.
+        bursts: the bursts that are over, by how many percent of each were effective; absent: none.
         since: when counting began.
         updated: when the last outcome was counted.
         withdrawn: the number of grants that were withdrawn after failures.
@@ -500,6 +503,7 @@ class TrackRecord(OutcomeCounts):
             ever wrong with a probability of `ERROR` / `STRICTER`; absent: no case has waited.
     """
 
+    bursts: dict[str, Whole] | None = None
     withdrawn: Whole = 0
     ended: str | None = None
     ended_by: str | None = None
@@ -538,23 +542,23 @@ class TrackRecord(OutcomeCounts):
         if rule is None:
             return plan
         test = DropTest(rule.at_least)
+        plan |= {"burst": round(1000 * rule.burst)} if rule.burst else {}
         return plan | {"success": test.success, "failure": test.failure, "limit": test.limit}
 
     def has_earned(self, rule: EarnedAutonomy) -> bool:
         """Check whether the record justifies that the action runs alone."""
-        error = self.error(rule)
         if self.outcomes < rule.after or self.drop > 0:
             return False
-        if stake(self.effective, self.failures_at_worst, rule.at_least) < 1 / error:
-            return False
+        error, ways = self.error(rule), [{1.0: self.effective, 0.0: self.failures_at_worst}]
+        if rule.burst:
+            ways.append({int(name) / 100: count for name, count in (self.bursts or {}).items()})
+        for counts in ways:
+            if sum(counts.values()) < rule.after or stake(counts, rule.at_least) < 1 / error:
+                return False
         return not rule.require_uplift or self.trial.uplift(error / STRICTER) > 0
 
     def error(self, rule: EarnedAutonomy) -> float:
-        """The chance of an error that is left under *rule*.
-
-        Each new attempt after a withdrawal has half of it, so that all attempts together have at
-        most twice that of the first.
-        """
+        """The chance of an error, halved with each withdrawal: all have at most twice the first."""
         return rule.false_grants * 0.5**self.withdrawn
 
     def valid_grant(

@@ -120,12 +120,8 @@ class AutonomyRule(AgentGroup):
     """When an action may run alone.
 
     `when` is a condition. With `mode` *earned* it has to earn that in each class of situation, by
-    verified outcomes: their share of effective ones is to be `at_least` that, with a chance of
-    error of `false_grants`, after at least `after` outcomes; a grant lasts for `lasts` seconds.
-    A share `holdout` of the cases waits first, to learn how many end without the action; with
-    `require_uplift` the action is only proposed once it is better than waiting.
-    `confidence` is what is compared with the least confidence of the action: the stated one, or
-    what that is worth by the track record.
+    verified outcomes, as `EarnedAutonomy` says. `confidence` is what is compared with the least
+    confidence of the action: the stated one, or what that is worth by the track record.
     """
 
     when: str | None = None
@@ -136,6 +132,7 @@ class AutonomyRule(AgentGroup):
     false_grants: float = Field(default=0.05, gt=0, le=0.5)
     holdout: float = Field(default=0.1, ge=0, le=0.5)
     require_uplift: bool = True
+    burst: float = Field(default=0.0, ge=0, le=7 * 86400.0)
     confidence: Literal["stated", "calibrated"] = "stated"
 
     @model_validator(mode="after")
@@ -145,8 +142,7 @@ class AutonomyRule(AgentGroup):
             raise ValueError(f'{", ".join(needless)}: only with mode = "earned"')
         if self.mode == "earned" and self.require_uplift and not self.holdout:
             raise ValueError(
-                "without a holdout nothing shows that the action is better than waiting; set "
-                "require_uplift = false, too"
+                "nothing shows an uplift without a holdout; set require_uplift = false"
             )
         if self.when is None and (self.mode, self.confidence) == ("declared", "stated"):
             raise ValueError("it changes nothing; set `when`, `mode` or `confidence`")
@@ -155,16 +151,8 @@ class AutonomyRule(AgentGroup):
     @property
     def earning_rule(self) -> EarnedAutonomy | None:
         """The rule by which the action earns to run alone, if it has to."""
-        if self.mode != "earned":
-            return None
-        return EarnedAutonomy(
-            at_least=self.at_least,
-            after=self.after,
-            lasts=self.lasts,
-            false_grants=self.false_grants,
-            holdout=self.holdout,
-            require_uplift=self.require_uplift,
-        )
+        fields = {name: getattr(self, name) for name in EarnedAutonomy.model_fields}
+        return EarnedAutonomy(**fields) if self.mode == "earned" else None
 
 
 class WindowHours(AgentGroup):

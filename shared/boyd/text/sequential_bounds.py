@@ -9,6 +9,7 @@ most 1/20, whatever came before and even if the true share changes meanwhile (Vi
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -20,32 +21,35 @@ _WORSE = 4.0
 _BELIEVED = 20.0
 
 
-def stake(successes: int, failures: int, share: float) -> float:
-    """The stake after so many trials, betting that the true share of successes is above *share*."""
-    return sum(
-        part * math.exp(_log_ratio(successes, failures, share, above)) for above, part in _BETS
-    )
+def stake(counts: Mapping[float, int], share: float) -> float:
+    """The stake after trials, or groups of them, betting that the true share is above *share*.
+
+    There are *counts* of them, by their share of successes; only groups have to be independent.
+    """
+    return sum(part * math.exp(_log_ratio(counts, share, above)) for above, part in _BETS)
 
 
-def _log_ratio(successes: int, failures: int, share: float, above: float) -> float:
-    if failures and above == 1.0:
-        return -math.inf
-    gained = successes * math.log1p((1 - share) / share * above)
+def _log_ratio(counts: Mapping[float, int], share: float, above: float) -> float:
+    gained = 0.0
+    for mean, number in counts.items():
+        if number:
+            gain = (mean - share) / share * above
+            if gain <= -1:
+                return -math.inf
+            gained += number * math.log1p(gain)
     # Only its size matters beyond any stake that could be asked for.
-    return min(700.0, gained + (failures * math.log1p(-above) if failures else 0.0))
+    return min(700.0, gained)
 
 
 @lru_cache(4096)
 def lower_bound(successes: int, failures: int, error: float) -> float:
     """The lower bound of the true share, which is ever wrong with a probability of *error*."""
-    low, high = 1e-9, 1.0
-    if stake(successes, failures, low) < 1 / error:
+    low, high, counts = 1e-9, 1.0, {1.0: successes, 0.0: failures}
+    if stake(counts, low) < 1 / error:
         return 0.0
     for _ in range(50):
         middle = (low + high) / 2
-        low, high = (
-            (middle, high) if stake(successes, failures, middle) >= 1 / error else (low, middle)
-        )
+        low, high = (middle, high) if stake(counts, middle) >= 1 / error else (low, middle)
     return low
 
 
@@ -85,11 +89,6 @@ class DropTest:
     def limit(self) -> float:
         """The logarithm of the stake at which a drop is believed."""
         return math.log(_BELIEVED)
-
-    @property
-    def in_a_row(self) -> int:
-        """The failures in a row after which a drop is believed, whatever came before."""
-        return math.ceil(self.limit / self.failure)
 
     @property
     def _share_after_drop(self) -> float:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Iterator
+from itertools import count, islice
 from statistics import median
 
 import pytest
@@ -99,6 +101,70 @@ def test_outcomes_that_come_in_bursts_need_a_larger_after() -> None:
     assert offers_after_bursts(after=100) <= 0.05 * 60 < 0.1 * 60 < offers_after_bursts(after=20)
 
 
+#: Draws when outcomes come, in seconds, and whether they were effective.
+History = Callable[[random.Random], Iterator[tuple[float, bool]]]
+HOUR = 3600.0
+
+
+def alike(most: int, share: float) -> History:
+    """A burst a day, of up to so many outcomes that are all effective or none."""
+
+    def draw(dice: random.Random) -> Iterator[tuple[float, bool]]:
+        for day in count():
+            works = dice.random() < share
+            for number in range(dice.randint(1, most)):
+                yield 24 * HOUR * day + 120 * number, works
+
+    return draw
+
+
+def changing(hourly: float, by_day: float, by_night: float) -> History:
+    """Outcomes that come independently of each other, with a share for day and for night."""
+
+    def draw(dice: random.Random) -> Iterator[tuple[float, bool]]:
+        hour = dice.random() * 24
+        while True:
+            hour += dice.expovariate(hourly)
+            yield hour * HOUR, dice.random() < (by_day if 8 <= hour % 24 < 20 else by_night)
+
+    return draw
+
+
+def outcomes_until_offer(history: History, most: int, **rule: object) -> list[int | None]:
+    """The outcomes after which it is offered, if it is within *most*, in each of the histories."""
+    numbers: list[int | None] = []
+    for seed in HISTORIES:
+        tally = Tally(rule_of(holdout=0, require_uplift=False, **rule))
+        outcomes = enumerate(islice(history(random.Random(seed)), most), 1)
+        numbers.append(next((n for n, outcome in outcomes if _offers(tally, *outcome)), None))
+    return numbers
+
+
+def _offers(tally: Tally, at: float, works: bool) -> bool:
+    tally.count("effective" if works else "no effect", None, at)
+    return tally.is_offered
+
+
+#: Worlds with a common cause, the share that they do not have, and the false offers per cent that
+#: there are at least if each outcome counts by itself.
+COMMON_CAUSES = {
+    "bursts of 5": (alike(5, 0.79), 0.8, 25),
+    "bursts of 20": (alike(20, 0.79), 0.8, 50),
+    "day and night": (changing(12, 0.99, 0.6), 0.9, 25),
+}
+
+
+@pytest.mark.parametrize("name", COMMON_CAUSES)
+def test_few_actions_are_offered_falsely_if_a_burst_counts_once(name: str) -> None:
+    history, at_least, otherwise = COMMON_CAUSES[name]
+    by_itself, once = (
+        [n for n in outcomes_until_offer(history, 120, at_least=at_least, burst=burst) if n]
+        for burst in (0, HOUR)
+    )
+
+    assert len(once) <= 0.05 * len(HISTORIES) < otherwise / 100 * len(HISTORIES) <= len(by_itself)
+
+
 def test_the_replica_counts_as_the_scripts_do(monkeypatch: pytest.MonkeyPatch) -> None:
     dice = random.Random(7)
     draws = [dice.random() * 0.3 for _ in range(40)]
@@ -128,7 +194,7 @@ def test_the_replica_counts_as_the_scripts_do(monkeypatch: pytest.MonkeyPatch) -
         ward.lab.run()
         ward.lab.run()
 
-    for name in ("effective", "failed", "unclear", "trial"):
+    for name in ("effective", "failed", "unclear", "trial", "bursts"):
         assert getattr(ward.record, name) == getattr(tally.record, name), name
     assert ward.record.drop == pytest.approx(tally.record.drop)
     assert ward.record.trial.needed > 2

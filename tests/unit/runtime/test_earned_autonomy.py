@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections.abc import Callable
 from typing import Any
@@ -346,7 +347,7 @@ def test_after_failures_it_falls_back_by_itself_and_tells_people() -> None:
     office = Office()
     office.granted()
     office.verdict = "no effect"
-    for _ in range(DropTest(0.5).in_a_row):
+    for _ in range(math.ceil(DropTest(0.5).limit / DropTest(0.5).failure)):
         assert gate_of(office.decide()).outcome == "automatic"
     assert gate_of(office.decide(approve=False)).outcome == "asked"
 
@@ -647,6 +648,45 @@ def test_the_script_counts_as_documented() -> None:
     for name in ("stated_error", "calibrated_error", "base_error"):
         assert getattr(found, name) == pytest.approx(getattr(expected, name))
     assert found.rate == pytest.approx(0.5)
+
+
+def test_without_a_burst_a_record_has_the_fields_that_it_always_had() -> None:
+    office = Office({**RULE, "burst": 0})
+    office.decide()
+    [text] = office.lab.client.hvals(TRACKS)
+
+    assert not {"burst", "bursts"} & json.loads(text).keys()
+    assert "bursts" not in office.record.to_wire()
+
+
+@pytest.mark.parametrize("burst", [-1, 7 * 86400 + 1])
+def test_a_burst_is_neither_negative_nor_longer_than_a_week(burst: float) -> None:
+    with pytest.raises(ConfigError, match="burst"):
+        Office({**RULE, "burst": burst})
+
+
+def test_an_open_burst_does_not_count_until_an_outcome_comes_after_it() -> None:
+    office = Office({**RULE, "burst": 3600})
+    for verdict in (True, "no effect", True):
+        office.verdict = verdict
+        office.decide()
+    assert office.record.bursts is None
+    burst = json.loads(office.lab.client.hvals(TRACKS)[0])["burst"]
+    office.change({"burst": {**burst, "since": burst["since"] - 3_600_000}})
+    office.decide()
+
+    assert office.record.bursts == {"66": 1}
+
+
+def test_an_action_is_not_offered_for_the_outcomes_of_one_burst() -> None:
+    office = Office({**RULE, "burst": 3600})
+    for _ in range(STRAIGHT + 2):
+        office.decide()
+    assert office.waiting(naming.GRANT) is None
+    office.change({"bursts": {"100": STRAIGHT}})
+    office.decide()
+
+    assert office.waiting(naming.GRANT) is not None
 
 
 def test_an_outcome_is_counted_once_however_often_it_is_recorded() -> None:

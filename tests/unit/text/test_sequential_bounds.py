@@ -112,21 +112,22 @@ def test_a_bound_for_a_fixed_number_is_wrong_more_often_if_one_looks_after_each(
 
 @given(st.integers(0, 400), st.integers(0, 60), st.sampled_from([0.01, 0.05, 0.2]))
 def test_the_lower_bound_is_where_the_bet_is_won(good: int, bad: int, error: float) -> None:
-    bound = lower_bound(good, bad, error)
+    bound, counts = lower_bound(good, bad, error), {1.0: good, 0.0: bad}
 
     assert 0 <= bound <= good / max(1, good + bad)
     if bound > 0:
-        assert stake(good, bad, bound) >= 1 / error * (1 - 1e-6)
-        assert stake(good, bad, min(1.0, bound + 1e-6)) < 1 / error
+        assert stake(counts, bound) >= 1 / error * (1 - 1e-6)
+        assert stake(counts, min(1.0, bound + 1e-6)) < 1 / error
         assert lower_bound(good + 1, bad, error) >= bound >= lower_bound(good, bad + 1, error)
 
 
 @pytest.mark.parametrize("at_least", [0.5, 0.8, 0.9, 0.95, 0.99])
 def test_a_bet_against_a_true_share_gains_nothing_on_average(at_least: float) -> None:
-    before = stake(10, 2, at_least)
-    after = at_least * stake(11, 2, at_least) + (1 - at_least) * stake(10, 3, at_least)
+    before = {1.0: 10, 0.25: 1, 0.0: 2}
+    good, bad = ({**before, mean: before[mean] + 1} for mean in (1.0, 0.0))
+    after = at_least * stake(good, at_least) + (1 - at_least) * stake(bad, at_least)
 
-    assert after == pytest.approx(before)
+    assert after == pytest.approx(stake(before, at_least))
 
 
 @pytest.mark.parametrize("at_least", [0.8, 0.9, 0.95, 0.99])
@@ -139,7 +140,6 @@ def test_three_failures_in_a_row_are_a_drop_whatever_came_before(
     for _ in range(before):
         drop = max(0.0, drop + test.success)
 
-    assert test.in_a_row == 3
     assert drop + 2 * test.failure < test.limit <= drop + 3 * test.failure + 1e-9
 
 

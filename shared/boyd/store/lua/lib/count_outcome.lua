@@ -76,6 +76,19 @@ local function add_drop(track, plan, good)
   end
 end
 
+-- count_burst(track, length, good): add an outcome to the burst that began less than *length* ms before; else count that
+-- burst by its percentage of effective outcomes, rounded down, and begin another one.
+local function count_burst(track, length, good)
+  local burst, bursts = track.burst, track.bursts or {}
+  if burst and now_ms() - burst.since >= length then
+    local percent = tostring(math.floor(100 * burst.effective / burst.outcomes))
+    bursts[percent], track.bursts, burst = number(bursts, percent) + 1, bursts, nil
+  end
+  burst = burst or {since = now_ms(), effective = 0, outcomes = 0}
+  burst.effective, burst.outcomes = burst.effective + (good and 1 or 0), burst.outcomes + 1
+  track.burst = burst
+end
+
 -- count_in_trial(counting, good): count an execution in the comparison with waiting, if its case belongs to that.
 local function count_in_trial(counting, good)
   local arm, round, class = string.match(counting.case or '', '^(%a+):(%d+):(.*)$')
@@ -122,6 +135,9 @@ local function count_outcome(execution, counting, verdict)
     widen(track, plan)
   end
   count_in_trial(counting, good)
+  if plan.burst then
+    count_burst(track, plan.burst, good)
+  end
   if track.grant then
     widen_grant(track.grant, execution, good)
   end
