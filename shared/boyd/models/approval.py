@@ -255,7 +255,7 @@ class ApprovalItem(Proposal):
     `acknowledgement` is the latest one, `effect` the verification of its execution, if that was
     read with it. `no_right` is the reason why the rights of its reader do not let them answer it,
     if so. `resolved_at` is the time of the answer or the expiry, `updated_at` also that of later
-    changes.
+    changes. `done_before` is what had been done to the target when it was proposed, in one line.
     """
 
     id: str
@@ -284,6 +284,7 @@ class ApprovalItem(Proposal):
     code_now: str | None = None
     symptoms: list[str] = Field(default_factory=list)
     problem_ended: bool = False
+    done_before: str = ""
     acknowledgement: Acknowledgement | None = None
     effect: EffectVerification | None = None
     no_right: str | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal
 
 from pydantic import Field
@@ -111,12 +111,8 @@ class TargetHistory(Model):
 
     def incident_at(self, at: datetime) -> Incident | None:
         """The incident that goes on at that time, which may be its id, to the millisecond."""
-        return next((it for it in self.incidents if _trim(it.since) <= at <= it.until), None)
-
-
-def _trim(at: datetime) -> datetime:
-    """A time without fractions of milliseconds."""
-    return at.replace(microsecond=at.microsecond // 1000 * 1000)
+        ms = timedelta(milliseconds=1)
+        return next((it for it in self.incidents if it.since - ms < at <= it.until), None)
 
 
 def worst(events: Sequence[TargetEvent]) -> TargetEvent | None:

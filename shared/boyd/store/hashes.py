@@ -33,7 +33,7 @@ _TEXT = frozenset(
         *("title", "description", "priority", "source", "approvalId", "callbackUrl", "kind"),
         *("action", "rationale", "state", "target", "by", "host", "worker", "approve", "progress"),
         *("question", "instructions", "profile", "key", "askedBy", "ending", "detail", "text"),
-        "cancelledBy",
+        *("cancelledBy", "doneBefore"),
     }
 )
 #: Ids and principals, separated by spaces.

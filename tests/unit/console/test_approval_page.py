@@ -120,6 +120,15 @@ def test_invisible_characters_of_a_rationale_are_shown(alice: Browser, desk: Sit
         assert "gnitset\\u202e it" in alice.get(path).text
 
 
+def test_an_approval_says_what_was_done_to_its_target_before(alice: Browser, desk: Site) -> None:
+    id = desk.waiting()
+    past = "k8s:restart (12 min earlier): effective; k8s:scale (3 h earlier): worse"
+    desk.lab.client.hset(f"boyd:{{desk}}:approval:{id}", "doneBefore", past)
+
+    assert f"Done before on this target: {past}" in alice.get(page_of(id)).text
+    assert "before: k8s:restart (12 min earlier): effective seen" in alice.get("/console/").text
+
+
 def test_an_approval_shows_what_is_in_flight_on_the_same_target(alice: Browser, desk: Site) -> None:
     id, client = desk.waiting(), desk.lab.client
     client.hset(f"boyd:{{desk}}:approval:{id}", mapping={"target": "news", "concurrency": "1"})

@@ -78,13 +78,15 @@ def tell(
 
 
 def test_a_message_says_what_why_and_how_to_answer() -> None:
-    said = message(expires_at=NOW + timedelta(minutes=90), target="web1")
+    past = "disk:clean (12 min earlier): effective"
+    said = message(expires_at=NOW + timedelta(minutes=90), target="web1", done_before=past)
 
     assert said.title == "Approval needed: disk:clean on web1 (test)"
     assert said.text().splitlines() == [
         "why: / is 97 % full",
         "time left: 1 h 30 min, until 2026-03-02 13:30:00 UTC",
         "boyd approvals show 4711 --agent test",
+        f"done before: {past}",
         "action: disk:clean",
         'params: {"path": "/"}',
         "risk: medium",

@@ -699,6 +699,22 @@ def test_an_approval_says_what_it_is_asked_for_instead_of() -> None:
     assert item.seen == 2
 
 
+def test_an_approval_says_what_was_done_to_its_target_before() -> None:
+    action = Patient("worse", decisions=({"host": "a"},), target="host")
+    lab = action.lab(rollback=True)
+    lab.run()
+    check(lab)
+    said = []
+    for host in "ab":
+        result = called(lab, params={"host": host}, requires_approval=True)
+        item = lab.store.approvals.get(result.waits_for or "")
+        assert item is not None
+        said.append(item.done_before)
+
+    undo, done = "undo of p:do (1 min earlier): call succeeded", "p:do (1 min earlier): worse"
+    assert said == [f"{undo}; {done}", ""]
+
+
 def approved(lab: Lab) -> None:
     """Have a person approve the action although it is held."""
     waits = called(lab, requires_approval=True).waits_for

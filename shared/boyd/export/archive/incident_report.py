@@ -19,8 +19,7 @@ def report(incident: Incident) -> str:
 
 def _lines(incident: Incident) -> Iterator[str]:
     lasted = seconds(int((incident.until - incident.since).total_seconds()))
-    yield f"# {_text(incident.target)}: {_text(incident.title)}"
-    yield ""
+    yield f"# {_text(incident.target)}: {_text(incident.title)}\n"
     yield f"- **Began**: {_when(incident.since)}"
     yield f"- **{'Goes on, so far' if incident.open else 'Lasted'}**: {lasted}"
     yield f"- **Severity**: {incident.severity or 'unknown'}"
@@ -30,28 +29,20 @@ def _lines(incident: Incident) -> Iterator[str]:
     links = {link.url: link for event in incident.events for link in event.links}
     for link in links.values():
         yield f"- **{_text(link.title).capitalize()}**: <{link.url}>"
-    yield ""
-    yield "## Timeline (UTC)"
-    yield ""
-    yield "| Time | What | State | Details |"
-    yield "| --- | --- | --- | --- |"
+    yield "\n## Timeline (UTC)\n"
+    yield "| Time | What | State | Details |\n| --- | --- | --- | --- |"
     for event in incident.events:
         yield f"| {' | '.join(_cells(event))} |"
     if incident.more:
-        yield ""
-        yield f"{counted(incident.more, 'further event')} left out."
+        yield f"\n{counted(incident.more, 'further event')} left out."
 
 
 def _cells(event: TargetEvent) -> list[str]:
     by = f"by {event.by}" if event.by else ""
     until = f"until {_when(event.until)}" if event.kind == "anomaly" and not event.is_open else ""
     details = ", ".join(filter(None, [until, by, event.detail, event.ref]))
-    return [
-        _when(event.moment),
-        f"{event.kind.capitalize()}: {_text(event.title)}",
-        _text(event.state),
-        _text(details),
-    ]
+    title = f"{event.kind.capitalize()}: {_text(event.title)}"
+    return [_when(event.moment), title, _text(event.state), _text(details)]
 
 
 def _when(at: datetime) -> str:

@@ -210,11 +210,13 @@ def _rows(
             yield "escalated", f"nobody takes care of it since {since:%H:%M:%S} UTC"
         yield "acknowledged", item.acknowledgement.describe(now) if item.acknowledgement else ""
     yield "incident", _incident(item, link)
+    yield "done before", item.done_before
     for hold in item.in_flight if waits else ():
         yield "in flight", hold.course
     for reason in item.instead_of:
         yield "instead", reason
-    yield "action", _label(item.action_name, item.action_id)
+    name = item.action_name or item.action_id
+    yield "action", name if name == item.action_id else f"{name} ({item.action_id})"
     yield "params", _json(item.params)
     yield "risk", item.risk or "unknown"
     if item.situation_summary != item.decision.rationale:
@@ -226,10 +228,6 @@ def _rows(
         yield "requires", item.required.words
         yield "approved so far by", " and ".join(vote.by for vote in item.approvals)
     yield "agent", item.agent_id
-
-
-def _label(name: str | None, id: str) -> str:
-    return f"{name} ({id})" if name and name != id else id
 
 
 def _time_left(item: ApprovalItem, now: datetime) -> str:
@@ -263,8 +261,7 @@ def _paragraph(line: tuple[str, str]) -> str:
 
 
 def _line_text(line: tuple[str, str]) -> str:
-    label, text = line
-    return f"{label}: {text}"
+    return ": ".join(line)
 
 
 # An address is a secret, so errors never contain it or a part of it.

@@ -16,7 +16,7 @@
 local approval, approvals_pending, approvals_fingerprints, events, due, audit_open, freezes, in_flight, held_actions,
   symptoms = unpack(KEYS)
 local id, fingerprint, options = unpack(ARGV, 1, 3)
--- @include audit emit expect flight_limits frozen has_name overdue place_job put_in_order rest symptoms
+-- @include audit emit expect flight_limits frozen has_name overdue place_job put_in_order rest symptoms touch
 local fields = rest(4)
 options = cjson.decode(options)
 local have = redis.call('HMGET', approval, 'sameAs', 'status')
@@ -112,6 +112,7 @@ if other then
 end
 local notice = 'notice:' .. id
 expect(key(notice), 'hash')
+local past = done_before(options.target)
 -- What an attempt has left halfway is no item: it could be neither seen nor answered.
 if found and status ~= 'pending' then
   redis.call('ZREM', approvals_pending, found)
@@ -123,7 +124,7 @@ local now = now_ms()
 redis.call('HSET', approval, 'formatVersion', FORMAT, unpack(fields))
 redis.call('HSET', approval, 'id', id, 'fingerprint', fingerprint, 'seen', 1, 'version', 1, 'createdAt', now,
   'updatedAt', now, 'runIds', options.runs, 'requestedBy', options.asked_by, 'wakes', options.wakes,
-  'title', options.title)
+  'title', options.title, 'doneBefore', past)
 if options.summary ~= '' then
   redis.call('HSET', approval, 'situationSummary', options.summary)
 end
