@@ -453,7 +453,7 @@ class Action(Component):
         return str(params.get(self.target, "")) if self.target else ""
 
     def final_target(self, params: Mapping[str, Any]) -> str:
-        """The target after validation, which fills in defaults; of invalid *params* as given."""
+        """Name the target in validated *params*; where they are invalid, in *params* as given."""
         with suppress(Exception):
             params = params_to_json(validate(self, params))
         return self.target_of(params)

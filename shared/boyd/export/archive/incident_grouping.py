@@ -105,7 +105,7 @@ def _event(part: Sequence[_Seen]) -> TargetEvent:
 
 
 def group(target: str, events: Iterable[TargetEvent]) -> tuple[list[Incident], list[TargetEvent]]:
-    """The incidents that *events* on a target make, and the others, both newest first."""
+    """Group *events* on a target into incidents; return them and the rest, both newest first."""
     groups: list[list[TargetEvent]] = []
     others: list[TargetEvent] = []
     end = datetime.min.replace(tzinfo=UTC)
