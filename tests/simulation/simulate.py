@@ -33,12 +33,12 @@ MESSAGE_NAMES = {JOB, *TASKS.values()}
 SHORT, LONG = 2.5, 13.0
 #: Seconds until a crashed process is started again.
 SOON, LATE = 0.3, 40.0
-#: How faults come: to functions of plugins, to messages, and to commands. An outage of Redis is
-#: shorter than the patience of a worker that has to report a result. Of the copies of a message
-#: some come at the same time.
+#: How faults come: to functions of plugins, to messages, and to commands. Of the copies of a
+#: message some come at the same time.
 AT_EFFECTS: tuple[tuple[FaultKind, float], ...] = (
     *(("crash before", SOON), ("crash before", LATE), ("pause", SHORT), ("pause", LONG)),
     *(("cut off", SHORT), ("cut off", LONG), ("outage", 1.0), ("outage", 6.0)),
+    ("outage", 30.0),
 )
 AT_MESSAGES: tuple[tuple[FaultKind, float], ...] = (
     *(("drop", 0.0), ("repeat", 0.0), ("repeat", SHORT), ("delay", SHORT), ("delay", LONG)),

@@ -56,20 +56,23 @@ def test_the_timeline_shows_the_faults_of_a_schedule() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "seed", "outage"),
+    ("name", "seed", "outages"),
     [
-        ("effect", 12, Fault("outage", "begin", 1, 8.0)),
-        ("proposers", 1795710166894, Fault("outage", "begin", 2, 3.074)),
+        ("effect", 12, [Fault("outage", "begin", 1, 8.0)]),
+        ("proposers", 1795710166894, [Fault("outage", "begin", 2, 3.074)]),
+        ("effect", 12, [Fault("outage", "begin", 1, 60.0)]),
+        ("proposers", 1795763108220, [Fault("outage", "begin", each, 5.615) for each in (1, 2)]),
     ],
-    ids=["in an iteration", "without any"],
+    ids=["in an iteration", "without any", "of a minute", "twice"],
 )
 def test_an_outage_before_the_first_sweep_loses_no_result(
-    name: str, seed: int, outage: Fault
+    name: str, seed: int, outages: list[Fault]
 ) -> None:
-    outcome = run(SCENARIOS[name], seed, [outage])
+    outcome = run(SCENARIOS[name], seed, outages)
 
     assert outcome.violations == ()
-    assert [line for line in outcome.timeline if f"*** {outage}" in line]
+    for outage in outages:
+        assert [line for line in outcome.timeline if f"*** {outage}" in line]
 
 
 @pytest.mark.parametrize(

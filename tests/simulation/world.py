@@ -375,7 +375,8 @@ class World:
             self.sleep(fault.seconds)
 
     def _record(self, fault: Fault, who: str) -> None:
-        self._last_fault = max(self._last_fault, self.now + min(fault.seconds, LONGEST))
+        holds_up = fault.seconds if fault.kind == "outage" else min(fault.seconds, LONGEST)
+        self._last_fault = max(self._last_fault, self.now + holds_up)
         self.past.append((self.now, who, fault))
         self.note(who, f"*** {fault}")
 

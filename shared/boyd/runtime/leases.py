@@ -7,7 +7,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -105,6 +105,10 @@ GRACE = 10.0
 PUT_BACK_MARGIN = 1.0
 #: Seconds between attempts to reach Redis about a claim.
 PAUSES = (0.1, 0.5, 1.0, 2.0, 3.0, 4.0)
+#: Seconds for which a result that Redis does not take is kept, and between attempts to record it:
+#: shorter than the time that a sweeper leaves to everybody after an outage.
+KEPT = 600
+KEEPING = (0.1, 0.5, *(1.0 for _ in range(KEPT)))
 
 _T = TypeVar("_T")
 
@@ -112,7 +116,8 @@ _T = TypeVar("_T")
 class LeasedLedger:
     """Implements `phases.act.Ledger` on the store, for one execution.
 
-    Claiming and finishing are idempotent and repeated while Redis does not answer.
+    Claiming and finishing are idempotent and repeated while Redis does not answer; a result that
+    only this worker knows for longer.
     """
 
     def __init__(
@@ -173,19 +178,23 @@ class LeasedLedger:
 
     def finish(self, execution_id: str, token: str, result: ActionResult) -> bool:
         """Record the result and release the claim."""
-        try:
-            return persistently(
-                lambda: self._ledger.finish(execution_id, token, result, self._send), StoreError
-            )
-        finally:
-            self._renewals.close()
+        return self._hand_over(
+            execution_id,
+            token,
+            lambda: self._ledger.finish(execution_id, token, result, self._send),
+        )
 
     def begin(self, token: str, record: ProcedureRecord, result: ActionResult) -> bool:
         """Let a job go on with the claimed execution, and release the claim."""
-        try:
-            return persistently(lambda: self._procedures.begin(token, record, result), StoreError)
-        finally:
-            self._renewals.close()
+        return self._hand_over(
+            record.id, token, lambda: self._procedures.begin(token, record, result)
+        )
+
+    def _hand_over(self, execution_id: str, token: str, record: Callable[[], bool]) -> bool:
+        """Record what came of the claimed execution; it stays claimed until Redis takes it."""
+        self._renewals.close()
+        with self._leases.renewing(lambda: self._ledger.renew(execution_id, token), KEPT):
+            return persistently(record, StoreError, KEEPING)
 
     def _send(self, name: str, attempt: int, queue: str | None) -> None:
         """Send the job that has waited for this execution."""
@@ -207,9 +216,13 @@ class LeasedLedger:
         )
 
 
-def persistently(ask: Callable[[], _T], error: type[StoreError] = StoreUnavailable) -> _T:
-    """Retry after every *error* for about ten seconds; the last attempt raises it."""
-    for pause in PAUSES:
+def persistently(
+    ask: Callable[[], _T],
+    error: type[StoreError] = StoreUnavailable,
+    pauses: Sequence[float] = (),
+) -> _T:
+    """Retry after every *error*, by default for about ten seconds; the last attempt raises it."""
+    for pause in pauses or PAUSES:
         try:
             return ask()
         except error:

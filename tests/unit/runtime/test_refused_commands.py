@@ -24,7 +24,8 @@ GATED = Autonomy(mode="approval-required")
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leases, "PAUSES", (0.0, 0.0))
+    for pauses in ("PAUSES", "KEEPING"):
+        monkeypatch.setattr(leases, pauses, (0.0, 0.0))
 
 
 def foreign(lab: Lab, key: str) -> None:
