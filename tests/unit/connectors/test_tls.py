@@ -6,6 +6,7 @@ import socket
 import ssl
 import threading
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 
 from boyd.errors import PluginError
 from boyd.models import Observation
+from boyd.plugins.bounded_calls import BoundedCall
 from boyd_connectors.tls import Tls
 from harness import free_port
 from plugin_kit import Rig
@@ -156,13 +158,21 @@ def test_a_server_that_hangs_does_not_hide_others(
     monkeypatch.setattr(socket, "create_connection", hangs)
     with tls_server(authority.issue(HOST, days=5)) as port:
         both = [{"host": HOST, "port": one, "ca_file": authority.file} for one in (slow, port)]
-        rig = Rig(Tls(endpoints=both, timeout=0.5))
+        plugin = Tls(endpoints=both, timeout=10)
+        make = plugin._calls.make
+
+        def make_soon(calls: dict[str, BoundedCall[Any]]) -> Any:
+            [(name, call)] = calls.items()
+            return make({name: replace(call, seconds=0.5)} if name.endswith(f":{slow}") else calls)
+
+        monkeypatch.setattr(plugin._calls, "make", make_soon)
+        rig = Rig(plugin)
         rig.clock.time = datetime.now(UTC)
         found = [one.data for _ in range(2) for one in rig.observe()]
     ended.set()
 
     assert [one.get("problem") for one in found] == ["unreachable", "expires", None] * 2
-    assert found[0]["error"] == "no answer within 2 s"
+    assert found[0]["error"] == "no answer within 0.5 s"
     assert found[3]["error"] == "the previous call still hangs"
 
 

@@ -89,8 +89,11 @@ def test_an_agent_whose_approvals_others_answer_does_not_wait_for_the_reader(
         lab.run()
     reader = Browser(site, site.key("read", person=True))
     for path in ("/console/agents", PAGE):
+        lab.deliver()  # its workers are alive
         assert "Waits for you" in ann.get(path).text
+        lab.deliver()
         assert "Waits for others" in reader.get(path).text
+    lab.deliver()
     assert "1 waits for an answer" in reader.get("/console/agents").text
 
 

@@ -70,6 +70,7 @@ LIBRARY = {
     "TLS to Redis: what has failed, and what to check": 40,
     "a clock of Redis that steps back: claims, waits, pauses that lie too far ahead": 35,
     "results of actions that are kept while Redis is away": 13,
+    "a lab that recovers what is overdue however slow its test is": 20,
 }
 #: The most modules in all packages; a feature that needs more adds a line that names it.
 MODULES = {

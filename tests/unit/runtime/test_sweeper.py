@@ -11,7 +11,7 @@ import pytest
 from boyd import Agent
 from boyd.errors import StoreError
 from boyd.models import Autonomy, Fence
-from boyd.runtime import sweep_all
+from boyd.runtime import Sweeper, sweep_all
 from boyd.store import PhaseEntry
 from boyd.store.due import MOST_DUE
 from boyd.store.server.scripts import ScriptCall, Scripts
@@ -129,10 +129,22 @@ def test_after_a_silence_the_living_get_a_lease_before_anything_is_taken() -> No
     lab.sweeper.sweep()
     overdue(lab)
     lab.client.hset("boyd:{test}:loop", "sweptAt", 1)
-    lab.sweeper.sweep()
+    Sweeper(lab.engine, lab.jobs, 300).sweep()
 
     assert list(lab.dispatcher.hints) == []
     assert lab.store.iterations.renew(1, 1, "lost/1")
+
+
+def test_a_lab_takes_what_is_overdue_however_slow_its_test_is() -> None:
+    lab = Lab(agent())
+    lab.launcher.trigger("test")
+    lab.dispatcher.hints.clear()
+    lab.sweeper.sweep()
+    overdue(lab)
+    lab.client.hset("boyd:{test}:loop", "sweptAt", 1)
+    lab.sweeper.sweep()
+
+    assert list(lab.dispatcher.hints) == [("start", 1, 1)]
 
 
 def test_a_deadline_far_ahead_is_one_of_a_clock_that_stepped_back() -> None:
