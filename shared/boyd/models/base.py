@@ -37,11 +37,17 @@ def unstorable(value: Any) -> str | None:
     """Explain why a JSON value could not be read back once stored; None if it could."""
     layer = [value]
     for _ in range(MAX_DEPTH + 1):
-        if any(map(_is_out_of_range, layer)):
-            return "it has a number that JSON cannot hold"
-        layer = [child for parent in layer for child in _children(parent)]
-        if not layer:
+        below: list[Any] = []
+        for item in layer:
+            if isinstance(item, dict):
+                below += item.values()
+            elif isinstance(item, list):
+                below += item
+            elif not isinstance(item, str) and _is_out_of_range(item):
+                return "it has a number that JSON cannot hold"
+        if not below:
             return None
+        layer = below
     return f"it nests deeper than {MAX_DEPTH} levels"
 
 
@@ -49,12 +55,6 @@ def _is_out_of_range(value: Any) -> bool:
     if isinstance(value, float):
         return not math.isfinite(value)
     return isinstance(value, int) and value.bit_length() > MAX_BITS
-
-
-def _children(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return list(value.values())
-    return value if isinstance(value, list) else []
 
 
 def _storable(value: Any) -> Any:

@@ -120,6 +120,8 @@ def own_copy(value: Any) -> Any:
     Other objects, such as `ctx`, are returned as they are. It takes half the time of
     `copy.deepcopy`.
     """
+    if isinstance(value, str | int | float):  # most are; what a model is takes longer to tell
+        return value
     if isinstance(value, dict):
         return {key: own_copy(item) for key, item in value.items()}
     if isinstance(value, list):
