@@ -17,7 +17,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from boyd import errors
 from boyd.errors import BoydError
 from boyd.llm import model_errors
-from boyd.models import ApprovalItem, PluginReads, Read, Triple
+from boyd.models import ApprovalItem, PluginReads, Read, Triple, digest_of
 from boyd.models.investigation import Investigation
 from boyd.phases.phase_context import ABSENT_DIGEST, call_key, short_key, state_digest
 from boyd.plugin import News, State
@@ -71,8 +71,8 @@ class StateWrite:
     @classmethod
     def of(cls, value: Any, ttl: float | None) -> StateWrite:
         """A value as the store keeps it, which sorts keys."""
-        stored = json.loads(json.dumps(value, sort_keys=True))
-        return cls(stored, state_digest(value), DEFAULT_TTL if ttl is None else ttl)
+        text = json.dumps(value, sort_keys=True)
+        return cls(json.loads(text), digest_of(text), DEFAULT_TTL if ttl is None else ttl)
 
 
 _DELETION = StateWrite(Missing.ABSENT, ABSENT_DIGEST)

@@ -58,10 +58,7 @@ class ProcessMemory:
 
     def find_change(self) -> str | None:
         """Name something that has changed since then."""
-        for content in self._contents:
-            if content.has_changed():
-                return content.name
-        return None
+        return next((content.name for content in self._contents if content.has_changed()), None)
 
 
 def _modules_of(plugin: Plugin) -> Iterator[str]:

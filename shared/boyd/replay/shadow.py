@@ -459,6 +459,8 @@ class _ShadowPhase(PhaseContext):
         super().__init__(agent, phase, _no_context, record.iteration)
         self._taped: TapedPhase = phase
         self._record = record
+        self._start = _start_of(record, phase)
+        self._ran = _run_of(record, phase)
         self._gaps = gaps
         self._written = written
         self._last = ""
@@ -471,7 +473,7 @@ class _ShadowPhase(PhaseContext):
     def now(self, plugin_id: str) -> datetime:
         """The time at which windows and conditions were evaluated, or would have been."""
         gate = self._record.gate
-        return (gate.at if gate else None) or _start_of(self._record, self._taped)
+        return (gate.at if gate else None) or self._start
 
     def hold(self, action: Action, target: str) -> Hold | None:
         """The hold of an action on a target, as recorded unless its cause never happened."""
@@ -497,8 +499,8 @@ class _ShadowPhase(PhaseContext):
     def record(self, circumstances: Circumstances) -> TrackRecord | None:
         """The track record of an action as the gate saw it then."""
         then = self._record.gate.record if self._record.gate else None
-        action, key = circumstances.action, circumstances.situation_class.key
-        if then and (then.action, then.situation) == (action.id, key):
+        action = circumstances.action
+        if then and (then.action, then.situation) == (action.id, circumstances.situation_class.key):
             return then
         rules = self.agent.rules
         if rules.earning_rule(action.id) or rules.calibrates(action.id):
@@ -516,13 +518,11 @@ class _ShadowPhase(PhaseContext):
         self._last = by
         if by not in self._playbacks:
             taped = self._reads(plugin_id, by)
-            at = _start_of(self._record, self._taped)
             self._playbacks[by] = Playback(
-                plugin_id, by or plugin_id, taped, at, self._gaps, self._written
+                plugin_id, by or plugin_id, taped, self._start, self._gaps, self._written
             )
             self._playbacks[by].starts_empty = by in self.host.observers
-        ran = _run_of(self._record, self.phase)
-        context = _context(self.agent, plugin_id, self._record, self._playbacks[by], ran)
+        context = _context(self.agent, plugin_id, self._record, self._playbacks[by], self._ran)
         return replace(context, host=self.observing_on) if by in self.host.observers else context
 
     def prefetch_state(self) -> None:
@@ -572,8 +572,7 @@ def _reads_of(record: LoopResult, phase: Phase, by: str) -> PluginReads | None:
 def _start_of(record: LoopResult, phase: TapedPhase) -> datetime:
     """The time at which a phase began, or the last one before it."""
     for name in _TAPED[_TAPED.index(phase) :: -1]:
-        ran = _run_of(record, name)
-        if ran is not None:
+        if ran := _run_of(record, name):
             return record.started_at + timedelta(milliseconds=ran.offset)
     return record.ended_at
 
