@@ -19,12 +19,14 @@ if TYPE_CHECKING:
 else:  # the same without its enumerations, which take long to import
     import _signal as signal
 
-__all__ = ["INTERRUPTED", "Importing", "boyd", "is_interrupt", "main"]
+__all__ = ["INTERRUPTED", "Importing", "boyd", "end", "is_interrupt", "main"]
 
 #: The exit status of an interrupted command.
 INTERRUPTED = 130
 #: The exit status of a command that SIGTERM has ended.
 TERMINATED = 143
+#: Seconds in which what plugins have left behind has to end with its process.
+LINGER = 10.0
 
 
 def main() -> None:
@@ -73,6 +75,23 @@ class Importing:
 
 def _exit(*_: object) -> NoReturn:
     os._exit(INTERRUPTED)
+
+
+def end(status: int) -> NoReturn:
+    """Exit, even if a thread or an exit handler of a plugin never ends."""
+    import logging
+    import threading
+    import time
+
+    def cut_off() -> None:
+        time.sleep(LINGER)
+        names = ", ".join(thread.name for thread in threading.enumerate() if not thread.daemon)
+        log = logging.getLogger("boyd.cli")
+        log.warning("ended without what plugins left behind: %s or an exit handler", names)
+        os._exit(status)
+
+    threading.Thread(target=cut_off, daemon=True).start()
+    sys.exit(status)
 
 
 def is_interrupt(error: BaseException) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -96,6 +98,28 @@ def test_a_prefork_worker_interrupts_the_action_and_goes_on(deployment: Deployme
         assert deployment.ended("slow", launcher.trigger("test").iteration).success
 
     assert [line.split(":")[0] for line in deployment.effects()] == ["begin"] * 3
+
+
+LEFT = {
+    "a thread": "threading.Thread(target=threading.Event().wait).start()",
+    "an exit handler": "atexit.register(threading.Event().wait)",
+}
+END = """
+import atexit, threading
+import boyd_cli
+boyd_cli.LINGER = 0.1
+{}
+boyd_cli.end(3)
+"""
+
+
+@pytest.mark.parametrize("left", LEFT.values(), ids=LEFT)
+def test_a_process_ends_whatever_its_plugins_have_left_behind(left: str) -> None:
+    command = [sys.executable, "-c", END.format(left)]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    assert process.returncode == 3
+    assert "ended without what plugins left behind" in process.stderr
 
 
 CONDITIONAL = """

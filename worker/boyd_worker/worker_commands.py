@@ -22,6 +22,7 @@ from boyd.sandbox.subprocess_call import follow_parent
 from boyd.settings.logs import clean_prints, setup_logging
 from boyd.settings.process_settings import Settings
 from boyd.text import queues
+from boyd_cli import end
 from boyd_cli.options import Whole, agents_option, settings_options, with_agents
 
 #: Signals that are passed on; a terminal sends its own to all of them.
@@ -126,7 +127,7 @@ def worker(
     if not host.agents:
         log.info("broker %d has the messages of none of these agents", broker)
         return
-    sys.exit(run_worker(host))
+    end(run_worker(host))
 
 
 @click.command()
@@ -139,4 +140,4 @@ def beat(settings: Settings, agents: tuple[str, ...]) -> None:
 
     settings = with_redis(with_agents(settings, agents))
     setup_logging(settings.log_level, settings.log_format)
-    sys.exit(run_beat(AgentHost(settings, "beat")))
+    end(run_beat(AgentHost(settings, "beat")))
