@@ -166,11 +166,17 @@ def wave_ends(step: ProcedureStep, total: int) -> list[int]:
 
 def compensation_of(step: ProcedureStep, action: Action | None) -> StepAction | str | None:
     """The action that undoes a step, `rollback`, or None."""
-    if step.compensate == "none":
-        return None
-    if step.compensate is not None:
-        return step.compensate
-    return "rollback" if action is not None and action.has("rollback") else None
+    planned = step.compensate
+    # Of an action that is gone nobody knows whether it had one: a person has to look.
+    if planned is None and (action is None or action.has("rollback")):
+        return "rollback"
+    return None if planned == "none" else planned
+
+
+def keep_rollback(step: ProcedureStep, actions: Mapping[str, Action]) -> ProcedureStep:
+    """The step with the rollback that undoes it: the next version of its action may have none."""
+    planned = compensation_of(step, actions.get(action_of(step).action))
+    return step.patched({"compensate": planned}) if planned else step
 
 
 def is_true(condition: str, values: Mapping[str, Any]) -> bool:

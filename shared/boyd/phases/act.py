@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from boyd import naming
 from boyd.agent.agent_rules import Circumstances
-from boyd.agent.procedure_plans import name_targets
+from boyd.agent.procedure_plans import keep_rollback, name_targets
 from boyd.agent.secret_rules import CHECKED
 from boyd.errors import ActionHeld, AgentRevoked, SecretUnavailable, Veto
 from boyd.models import (
@@ -530,7 +530,7 @@ class _Attempt:
             params=params,
             target=procedure.target_of(params),
             state="running",
-            steps=list(self._plan()),
+            steps=[keep_rollback(step, self.ctx.host.actions) for step in self._plan()],
             approve=procedure.approve,
             by=self.request.requester.by or f"agent:{self.ctx.agent.id}",
             requesters=list(self.request.requester.principals),

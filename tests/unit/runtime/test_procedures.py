@@ -67,6 +67,7 @@ class Farm:
         """A lab with a procedure of those steps on `server`."""
         agent = settings.pop("agent", {})
         hooks = settings.pop("hooks", {})
+        client = settings.pop("client", None)
         own = actions or [
             self.action("drain", rollback=self.undo("drain")),
             self.action("restart"),
@@ -80,7 +81,7 @@ class Farm:
             self.told.append(procedure)
 
         made = plugin(procedure, *own, on_procedure=on_procedure, **hooks)
-        return Lab(Agent("test", plugins=[made], **agent))
+        return Lab(Agent("test", plugins=[made], **agent), client=client)
 
 
 def step(id: str, action: str = "", **fields: Any) -> ProcedureStep:
@@ -401,6 +402,22 @@ def test_a_cancelled_one_that_cannot_be_undone_ends_when_it_is_cancelled_again()
     left = record.progress[1].compensation
     assert (record.state, left and left.state) == ("cancelled", "failed")
     assert farm.done[-1] == "undo ready"
+
+
+@pytest.mark.parametrize("left", [["ready", "drain"], ["ready"]], ids=["rollback", "action"])
+def test_it_stops_where_the_next_version_of_a_plugin_cannot_undo_a_step(left: list[str]) -> None:
+    farm = Farm()
+    question = step("question", ask="Go on?")
+    lab = farm.lab(step("drain"), question)
+    asked = started(lab).progress[1].approval or ""
+    # It took away the rollback, or the whole action.
+    later = farm.lab(question, actions=list(map(farm.action, left)), client=lab.client)
+    later.resolver.answer(asked, "denied", person("bob"))
+    record = go_on(later)
+
+    assert record.state == "stopped"
+    assert "undoing step drain: " in (record.reason or "")
+    assert [one.state for one in farm.told] == ["stopped"]
 
 
 def test_a_hook_that_vetoes_a_step_fails_it() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from boyd import naming
 from boyd.agent.agent import REPEAT_AFTER
 from boyd.agent.conditions import ConditionError
-from boyd.agent.procedure_plans import action_of, compensation_of, is_true
+from boyd.agent.procedure_plans import action_of, is_true
 from boyd.models import (
     ActionResult,
     Fence,
@@ -370,9 +370,8 @@ class ProcedureMove:
 
     def _undo_queue(self, index: int) -> str:
         step = self._record.step(index)
-        planned = compensation_of(step, self._steps.action(action_of(step).action))
-        step_action = action_of(step) if planned is None or isinstance(planned, str) else planned
-        return self._queue(self._steps.action(step_action.action))
+        planned = action_of(step) if isinstance(step.compensate, str | None) else step.compensate
+        return self._queue(self._steps.action(planned.action))
 
     def _undo_wave(self, index: int, compensation: StepCompensation) -> Done | Later:
         """Undo a step for its targets, a few at a time."""

@@ -121,15 +121,10 @@ class ProcedureSteps:
         reason = f"step {step.id} of {self._record.action}, started as {self._record.id}"
         if step.ask is not None:
             reason += self._circumstances()
-        each = self._record.approve == "each" and step.until is None
+        polls = step.until is not None
+        each = self._record.approve == "each" and not polls
         run = _StepRun(
-            execution,
-            planned.action,
-            params,
-            reason,
-            each=each,
-            repeats=repeats,
-            polls=step.until is not None,
+            execution, planned.action, params, reason, each=each, repeats=repeats, polls=polls
         )
         return self._run(run)
 
