@@ -61,7 +61,7 @@ def message_of(error: object) -> str:
     """The text of an error; empty if making it fails, as it does with some errors of libraries."""
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 - whatever it is, it is about the text only
+    except BaseException:  # noqa: BLE001 - whatever it is, it is about the text only
         return ""
 
 

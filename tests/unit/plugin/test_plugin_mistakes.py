@@ -95,6 +95,13 @@ class MuteValue(ValueError):
         return None  # type: ignore[return-value]
 
 
+class MuteExit(Exception):
+    """Its text ends the program."""
+
+    def __str__(self) -> str:
+        sys.exit(4)
+
+
 async def coroutine() -> None:
     """Runs only when somebody awaits it."""
 
@@ -192,7 +199,11 @@ def bodies(name: str, scenery: Scenery) -> list[Body]:
         "is a generator": [],
         "returns a coroutine": [lambda given, good: coroutine()],
         "raises a `BaseException`": [raising(Panic("p")), raising(KeyboardInterrupt())],
-        "raises an exception without a text": [raising(Mute()), raising(MuteValue())],
+        "raises an exception without a text": [
+            raising(Mute()),
+            raising(MuteValue()),
+            raising(MuteExit()),
+        ],
         "calls `sys.exit`": [lambda given, good: sys.exit(2), lambda given, good: sys.exit()],
         "hangs": [hang],
         "forks, and the child returns or raises": [fork, fork_badly],
