@@ -66,8 +66,8 @@ class Maintenance:
         return lambda: not self._stopping.wait(interval * random.uniform(0.8, 1.2))
 
     def _wait_to_sweep(self) -> bool:
-        self._sweeping.wait()
-        return not self._stopping.is_set()
+        # A sweep that ends after `stop` has cleared what would end this wait.
+        return not self._stopping.is_set() and self._sweeping.wait() and not self._stopping.is_set()
 
     def _visit(self) -> None:
         """Send the heartbeat when it is due, and try to acquire the throttle for a sweep."""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
 from boyd.errors import StoreUnavailable
-from boyd_worker.maintenance import _Task
+from boyd_worker import maintenance
+from boyd_worker.maintenance import Maintenance, _Task
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable("away"), RuntimeError("broken")])
@@ -27,3 +31,29 @@ def test_a_periodic_task_outlives_an_error(error: Exception) -> None:
     finally:
         stopping.set()
         task.thread.join()
+
+
+def test_a_sweep_that_ends_after_the_stop_does_not_hold_up_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sweeps, has_left = threading.Event(), threading.Event()
+    swept: list[threading.Thread] = []
+
+    def sweep(*_: Any) -> bool:
+        swept.append(threading.current_thread())
+        sweeps.set()
+        return not has_left.wait(120)
+
+    host: Any = MagicMock(role="beat")
+    host.settings.worker.max_hung = 1
+    host.settings.timing = SimpleNamespace(sweep=0.01, heartbeat_interval=0.01)
+    host.store.throttle.return_value.beat.return_value = SimpleNamespace(acquired=True, again=[])
+    host.store.fleet.leave.side_effect = lambda _: has_left.set()
+    monkeypatch.setattr(maintenance, "sweep_all", sweep)
+    threads = Maintenance(host)
+    threads.start()
+    assert sweeps.wait(120)
+    threads.stop()
+    swept[0].join(120)
+
+    assert not swept[0].is_alive()
