@@ -653,10 +653,4 @@ class _Attempt:
         return self.ctx.iteration is not None or self.request.requester.for_model
 
     def _wait_for(self, approval_id: str) -> ActionResult:
-        return ActionResult(
-            action=self.action.id,
-            success=False,
-            error=APPROVAL_REQUIRED,
-            duration=0.0,
-            waits_for=approval_id,
-        )
+        return failure(self.action.id, APPROVAL_REQUIRED).patched({"waits_for": approval_id})

@@ -154,13 +154,7 @@ class ProcedureSteps:
         # An approval that was withdrawn does not stand in the way of a repetition.
         origin = naming.compensation(self._record.id, step.id, undone.tries)
         run = _StepRun(
-            execution,
-            entry.action,
-            entry.params,
-            reason,
-            undoes=entry.id,
-            compensates=True,
-            origin=origin,
+            execution, entry.action, entry.params, reason, entry.id, compensates=True, origin=origin
         )
         return self._run(run)
 
