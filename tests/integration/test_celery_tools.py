@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -12,15 +13,24 @@ from typing import Any
 import pytest
 import requests
 from celery import Celery
+from packaging.requirements import Requirement
 
-from celery_exporter_kit import celery_exporter
+from celery_exporter_kit import PACKAGES, RUN, celery_exporter
 from guarded_redis import REDIS, Guarded
+from guide_kit import Guide
 from harness import Deployment, free_port, wait_until
 from signals import signal_group
 
 pytestmark = pytest.mark.real
 
-APP = ("-m", "celery", "-A", "boyd_worker.app")
+GUIDE = Guide("operations.md")
+APP = "celery -A boyd_worker.app"
+#: What the page types after that: to ask, to follow events, and to start Flower.
+INSPECT, EVENTS, FLOWER = [
+    line.removeprefix(APP).split()
+    for line in GUIDE.block("Celery's own tools", "flower").splitlines()
+    if line.startswith(APP)
+]
 
 
 @pytest.fixture
@@ -47,7 +57,7 @@ def running(server: Guarded, tmp_path: Path) -> Iterator[Deployment]:
 
 def run(running: Deployment, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a command of Celery to its end."""
-    command = [sys.executable, *APP, *arguments]
+    command = [sys.executable, "-m", *APP.split(), *arguments]
     options: dict[str, Any] = {"capture_output": True, "text": True, "check": False}
     return subprocess.run(command, env=running.surroundings(), **options, timeout=120)
 
@@ -58,7 +68,7 @@ def replies(running: Deployment, *arguments: str) -> Any:
     options = ("--json", "--timeout", "10", "--destination", f"boyd@{worker.name}")
 
     def ask() -> Any:
-        printed = run(running, "inspect", *arguments, *options)
+        printed = run(running, *arguments, *options)
         return json.loads(printed.stdout) if printed.returncode == 0 else None
 
     [reply] = wait_until(ask, 30).values()
@@ -69,7 +79,7 @@ def start(running: Deployment, name: str, *arguments: str) -> None:
     """Start a command of Celery that goes on."""
     with (running.folder / f"{name}.log").open("ab") as log:
         running.processes[name] = subprocess.Popen(
-            [sys.executable, *APP, *arguments],
+            [sys.executable, "-m", *APP.split(), *arguments],
             env=running.surroundings(),
             stdout=log,
             stderr=log,
@@ -88,8 +98,8 @@ def test_inspect_events_and_flower_show_workers_and_tasks(
 ) -> None:
     port = free_port()
     running.environment["FLOWER_UNAUTHENTICATED_API"] = "true"
-    start(running, "events", "events", "--dump")
-    start(running, "flower", "flower", f"--port={port}", "--address=127.0.0.1", "--read-only")
+    start(running, "events", *EVENTS)
+    start(running, "flower", *FLOWER, f"--port={port}")
     flower = requests.Session()
     flower.trust_env = False
 
@@ -99,12 +109,12 @@ def test_inspect_events_and_flower_show_workers_and_tasks(
         except requests.ConnectionError:
             return {}
 
-    pong = replies(running, "ping")
+    pong = replies(running, *INSPECT)
     wait_until(lambda: ask("api/workers?refresh=1"), 60)
     wait_until(lambda: "heartbeat" in running.log("events"), 60)
     (running.folder / "effects.hold.act").touch()
     running.launcher("traced").trigger(by="the test")
-    [active] = wait_until(lambda: replies(running, "active"), 60)
+    [active] = wait_until(lambda: replies(running, "inspect", "active"), 60)
     (running.folder / "effects.hold.act").unlink()
     running.ended("traced", 1)
     everything = {f"boyd.{phase}" for phase in ("start", "observe", "orient", "decide", "act")}
@@ -113,7 +123,7 @@ def test_inspect_events_and_flower_show_workers_and_tasks(
     assert pong == {"ok": "pong"}
     assert active["name"] == "boyd.act"
     assert active["args"] == ["traced", 1, 1]
-    assert replies(running, "stats")["total"]["boyd.act"] == 1
+    assert replies(running, "inspect", "stats")["total"]["boyd.act"] == 1
     assert [name for name in ask("api/workers") if name.startswith("boyd@")]
     assert all(f"task succeeded: {name}" in running.log("events") for name in everything)
     for name in ("events", "flower"):
@@ -159,6 +169,16 @@ def test_celery_exporter_counts_workers_tasks_and_queues(
     assert counts['celery_queue_length{queue_name="boyd.act.traced"}'] == 0
     assert counts['celery_active_worker_count{queue_name="boyd.act.traced"}'] == 1
     assert server.refused() == []
+
+
+def test_celery_exporter_is_the_one_that_the_page_installs_and_runs() -> None:
+    _, install, started = GUIDE.block("Celery's own tools", "exporter").splitlines()
+    installed = {made.name: made.specifier for made in map(Requirement, PACKAGES)}
+
+    for wish in map(Requirement, shlex.split(install)[2:]):
+        [pin] = installed[wish.name]
+        assert wish.specifier.contains(pin.version), wish
+    assert shlex.split(started)[1:3] == ["-c", RUN]
 
 
 def test_workers_obey_no_command_that_changes_anything(running: Deployment) -> None:

@@ -19,9 +19,11 @@ import yaml
 
 import helm_kit
 from deploy_kit import DEPLOY, ROOT, parses
-from guide_kit import Block, Host, Hosts, block, blocks, hosts
+from guide_kit import Guide, Host, Hosts, hosts
 from harness import wait_until
 
+GUIDE = Guide("deployment.md")
+OPERATIONS = Guide("operations.md")
 #: Every block of the guide, and what runs it: the walk or another test here, or another module.
 RUNS = {
     ("Secrets", "make-secrets"): "the walk",
@@ -48,11 +50,7 @@ RUNS = {
 
 
 def test_something_runs_every_block_of_the_guide() -> None:
-    def key_of(written: Block) -> tuple[str, str] | str:
-        keys = (key for key in RUNS if key[0] == written.heading and key[1] in written.text)
-        return next(keys, written.text)
-
-    assert [key_of(written) for written in blocks()] == list(RUNS)
+    GUIDE.check_runs(RUNS)
 
 
 # systemd
@@ -76,11 +74,7 @@ class Walk:
     def do(self, host: Host, heading: str, marker: str, before: str = "") -> str:
         """Run a block of the guide; its output."""
         self.done.add((heading, marker))
-        text = block(heading, marker)
-        if "PASSWORD" in text:
-            url = self.alpha.run("cat deploy/secrets/redis-url-admin")
-            text = text.replace("PASSWORD", url.split(":")[2].partition("@")[0])
-        return host.run(before + text)
+        return self._type(host, before + GUIDE.block(heading, marker))
 
     def set_up(self) -> None:
         """Follow the guide from the secrets to processes."""
@@ -136,7 +130,21 @@ class Walk:
         self.do(self.alpha, "Rotate secrets", "try-restart")
         for host in others:
             self.alpha.copy_to(host, "deploy/secrets/approval-secret")
-            host.run(block("Rotate secrets", "try-restart").partition("\n")[2])
+            host.run(GUIDE.block("Rotate secrets", "try-restart").partition("\n")[2])
+
+    def mend_users(self) -> None:
+        """Mend the rules of users as the page on operations says."""
+        self._type(self.redis, OPERATIONS.block("Upgrade and roll back", "acl load"))
+
+    def add_dashboards(self) -> list[str]:
+        """Give Grafana its dashboards; what it then has where it looks for them."""
+        unit = "/etc/systemd/system/grafana-server.service"
+        self.alpha.run(f"printf '[Service]\nExecStart=/bin/sleep inf\n' > {unit}")
+        self.alpha.run("mkdir -p /etc/grafana/provisioning/dashboards")
+        self.alpha.run(OPERATIONS.block("Grafana"))
+        provisioning = self.alpha.run("cat /etc/grafana/provisioning/dashboards/*")
+        [provider] = yaml.safe_load(provisioning)["providers"]
+        return self.alpha.run(f"ls {provider['options']['path']}").split()
 
     def back_up(self) -> None:
         """Back up."""
@@ -150,6 +158,13 @@ class Walk:
         self.do(self.redis, "Backup", "dump.rdb")
         self.do(self.alpha, "Backup", "freeze --all", SETTINGS)
         self.alpha.run(f"systemctl start {units}")
+
+    def _type(self, host: Host, text: str) -> str:
+        """Run a block with the password of the administrator of Redis; its output."""
+        if "PASSWORD" in text:
+            url = self.alpha.run("cat deploy/secrets/redis-url-admin")
+            text = text.replace("PASSWORD", url.split(":")[2].partition("@")[0])
+        return host.run(text)
 
 
 @pytest.fixture
@@ -167,8 +182,13 @@ def test_a_deployment_by_the_guide_comes_through_all_that_the_guide_describes(wa
     first = walk.make_keys()
     walk.wait_for(workers=2)
 
+    rules = walk.redis.run("cat /etc/redis/users.acl")
+    walk.redis.run("sed -i 's/^user default off .*/user default off/' /etc/redis/users.acl")
+    walk.mend_users()
+    assert walk.redis.run("cat /etc/redis/users.acl") == rules
     walk.redis.run("systemctl restart redis-server")
     assert walk.keys() == first
+    assert walk.add_dashboards() == sorted(file.name for file in DEPLOY.glob("grafana/*.json"))
 
     beta = walk.add_host()
     before = walk.wait_for(workers=4)["approvals"]["what"]
@@ -190,7 +210,7 @@ def calls(folder: Path, heading: str, marker: str, *programs: str) -> list[list[
     """Run a block beside a copy of `deploy`; the calls of programs, which do not run."""
     shutil.copytree(DEPLOY, folder / "deploy", ignore=shutil.ignore_patterns("secrets"))
     note = """() { printf '%s\\n' "${FUNCNAME[0]}" "$@" '' >> calls; }\n"""
-    script = "set -e\n" + "".join(name + note for name in programs) + block(heading, marker)
+    script = "set -e\n" + "".join(name + note for name in programs) + GUIDE.block(heading, marker)
     subprocess.run(["bash", "-c", script], cwd=folder, check=True, capture_output=True)
     return [call.split("\n") for call in (folder / "calls").read_text().strip().split("\n\n")]
 
@@ -264,7 +284,7 @@ def test_artefacts_that_were_changed_are_not_installed(
         files.writestr("boyd-1.dist-info/RECORD", "")
     locked = f"./{wheel.name} --hash=sha256:{sha256(wheel.read_bytes()).hexdigest()}\n"
     (tmp_path / "boyd-embedded-requirements.txt").write_text(locked)
-    sums, install = block("Artefacts").splitlines()
+    sums, install = GUIDE.block("Artefacts").splitlines()
     subprocess.run("sha256sum *.* > SHA256SUMS", shell=True, cwd=tmp_path, check=True)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_TARGET", str(tmp_path / "site"))

@@ -18,7 +18,8 @@ PACKAGES = (
     *("prometheus-exporter-celery==0.11.2", "celery==5.5.3", "kombu==5.5.4", "redis==5.3.1"),
     "packaging==26.2",  # kombu needs it, and does not say so
 )
-_RUN = "from src.cli import cli; cli()"
+#: What Python runs.
+RUN = "from src.cli import cli; cli()"
 
 
 def folder() -> Path:
@@ -52,7 +53,7 @@ def celery_exporter(broker: str, port: int, log: Path) -> Iterator[str]:
     options = ("--broker-url", broker, "--host", "127.0.0.1", "--port", str(port))
     with log.open("ab") as output:
         process = subprocess.Popen(
-            [sys.executable, "-c", _RUN, *options],
+            [sys.executable, "-c", RUN, *options],
             env={**os.environ, "PYTHONPATH": str(folder())},
             stdout=output,
             stderr=output,

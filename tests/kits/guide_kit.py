@@ -1,4 +1,4 @@
-"""The blocks of code of the deployment guide, and hosts on which they run as they are."""
+"""The blocks of code of a page of the documentation, and hosts on which they run as they are."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,6 @@ from connection_kit import program
 from harness import server_program, wait_until
 
 ROOT = Path(__file__).parents[2]
-GUIDE = ROOT / "docs" / "deployment.md"
 START = ROOT / "tests" / "data" / "hosts" / "start-host"
 #: What a host needs, tried in namespaces that end with it.
 TRIAL = """
@@ -44,25 +43,103 @@ class Block:
     text: str
 
 
-def blocks() -> list[Block]:
-    """The blocks of code of the guide, in order."""
-    heading, listed = "", []
-    for match in _BLOCK.finditer(GUIDE.read_text(encoding="utf-8")):
-        if match[1]:
-            heading = match[1]
-        else:
-            listed.append(Block(heading, match[2]))
-    return listed
+class Guide:
+    """A page of the documentation whose blocks of code are run."""
+
+    def __init__(self, name: str) -> None:
+        self.text = (ROOT / "docs" / name).read_text(encoding="utf-8")
+
+    def blocks(self) -> list[Block]:
+        """The blocks of code of the page, in order."""
+        heading, listed = "", []
+        for match in _BLOCK.finditer(self.text):
+            if match[1]:
+                heading = match[1]
+            else:
+                listed.append(Block(heading, match[2]))
+        return listed
+
+    def block(self, heading: str, marker: str = "") -> str:
+        """The only block below a heading with the marker in it."""
+        [text] = [
+            written.text
+            for written in self.blocks()
+            if written.heading == heading and marker in written.text
+        ]
+        return text
+
+    def check_runs(self, runs: Mapping[tuple[str, str], str]) -> None:
+        """Check that each block is in a table, by heading and marker, with a test that exists."""
+
+        def key_of(written: Block) -> tuple[str, str] | str:
+            keys = (key for key in runs if key[0] == written.heading and key[1] in written.text)
+            return next(keys, written.text)
+
+        assert [key_of(written) for written in self.blocks()] == list(runs)
+        for runner in runs.values():
+            for path, test in re.findall(r"(tests/[\w/]+\.py)::(\w+)", runner):
+                assert f"def {test}(" in (ROOT / path).read_text(encoding="utf-8"), runner
 
 
-def block(heading: str, marker: str = "") -> str:
-    """The only block below a heading with the marker in it."""
-    [text] = [
-        written.text
-        for written in blocks()
-        if written.heading == heading and marker in written.text
-    ]
-    return text
+def steps(session: str) -> list[tuple[str, str]]:
+    """The commands of a session with `$` before each, and what it shows below them."""
+    lines = session.replace("\\\n", "")
+    return re.findall(r"^\$ (.+)\n((?:(?!\$ ).*\n)*)", lines, re.MULTILINE)
+
+
+def shows(printed: str, example: str) -> bool:
+    """Match lines with those of an example: … is anything, a number any, blanks count once."""
+    lines = [" ".join(line.split()) for line in printed.splitlines()]
+    patterns = [_pattern(" ".join(line.split())) for line in example.splitlines()]
+    return all(any(re.fullmatch(pattern, line) for line in lines) for pattern in patterns)
+
+
+def _pattern(line: str) -> str:
+    parts = re.split(r"(…|\d+(?:\.\d+)*)", line)
+    variable = [".*" if part == "…" else r"\d+(?:\.\d+)*" for part in parts]
+    return "".join(variable[n] if n % 2 else re.escape(part) for n, part in enumerate(parts))
+
+
+class Reader:
+    """A person who types what a page shows, in a shell that remembers what it exports."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+        self._folder = folder
+        self._environment = environment
+        (folder / "exports").touch()
+
+    def type(self, script: str) -> str:
+        """Run commands of the shell; their output."""
+        boyd = f'boyd() {{ "{sys.executable}" -m boyd_cli "$@"; }}'
+        done = subprocess.run(
+            ["bash", "-c", f"set -e\n. ./exports\n{boyd}\n{script}\nexport -p > exports"],
+            cwd=self._folder,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            pytest.fail(f"{script}\n{done.stdout}{done.stderr}")
+        return done.stdout
+
+    def follow(self, session: str) -> str:
+        """Type the commands of a session, again until they print what it shows; what they did."""
+        return "".join(self._repeat(*step) for step in steps(session))
+
+    def _repeat(self, command: str, example: str) -> str:
+        printed = ""
+
+        def fits() -> bool:
+            nonlocal printed
+            printed = self.type(command)
+            return shows(printed, example)
+
+        try:
+            wait_until(fits, 5)
+        except AssertionError:
+            raise AssertionError(f"{command}\n{printed}\ninstead of\n{example}") from None
+        return printed
 
 
 class Host:

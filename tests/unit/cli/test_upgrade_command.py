@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import fakeredis
 import pytest
@@ -16,6 +16,7 @@ from boyd.store import AgentEntry, Store, WorkerInfo
 from boyd.store.keys import Keys
 from boyd.text.version import VERSION
 from boyd_cli.commands import upgrade_command
+from guide_kit import Guide, shows, steps
 
 ENTRY = AgentEntry(id="a", name="a", mode="manual", loop_interval=60, plugins=[], fingerprint="f")
 
@@ -48,11 +49,11 @@ def texts(result: Any, level: str) -> list[str]:
     return [row["what"] for row in result["findings"] if row["level"] == level]
 
 
-def beat(store: Store, name: str, version: str) -> None:
-    """Announce a worker of a version."""
+def beat(store: Store, name: str, version: str, role: Literal["worker", "beat"] = "worker") -> None:
+    """Announce a worker or a beat of a version."""
     worker = WorkerInfo(
         name=name,
-        role="worker",
+        role=role,
         host="h",
         pid=1,
         queues=["loop"],
@@ -94,6 +95,25 @@ def test_nothing_is_left_to_do_where_only_this_release_runs(store: Store) -> Non
     result = check()
 
     assert (result["state"], result["steps"], texts(result, "warning")) == ("done", [], [])
+
+
+def test_the_page_shows_an_upgrade_under_way(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [(command, example)] = steps(Guide("operations.md").block("Upgrade and roll back", "--check"))
+    monkeypatch.setattr(upgrade_command, "VERSION", "0.2.0")
+    monkeypatch.chdir(tmp_path)
+    Path("agent.toml").write_text('id = "shop"\n')
+    database = Database(url := f"sqlite:///{tmp_path}/archive.db", writes=True)
+    database.upgrade()
+    database.close()
+    beat(store, "web1.900.77a1", "0.2.0")
+    beat(store, "web1.812.4f2a", "0.1.0")
+    beat(store, "web2.97.b01c", "0.1.0", role="beat")
+
+    done = run(*command.split()[2:], BOYD_ARCHIVE_URL=url, BOYD_AGENTS="agent.toml")
+
+    assert shows(done.stdout, example), done.output
 
 
 def test_data_in_a_newer_format_block_the_upgrade(store: Store) -> None:

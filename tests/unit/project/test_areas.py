@@ -105,6 +105,7 @@ def test_nothing_changed_affects_nothing() -> None:
             "docs/security.md",
             [
                 "tests/integration/test_api_guide.py",
+                "tests/integration/test_operations_guide.py",
                 "tests/integration/test_security_guide.py",
                 "tests/integration/test_tutorial.py",
                 "tests/unit/project/test_docs.py",
