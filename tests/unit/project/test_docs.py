@@ -5,11 +5,13 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, get_args
 
@@ -43,6 +45,7 @@ from boyd_connectors.prometheus import WatchedQuery
 from boyd_connectors.tls.plugin import TlsEndpoint
 from boyd_goals.goal_toolbox import ForeignTool
 from boyd_slack.plugin import SlackChannel
+from deploy_kit import parses
 from reference import PAGES as REFERENCE
 
 ROOT = Path(__file__).parents[3]
@@ -317,6 +320,30 @@ def test_the_common_options_are_those_of_all_commands_that_have_settings() -> No
         assert ("--redis" in given) == (kinds[1] and "--redis-url" in given), name
 
     assert all(f"`{option}" in text for option in COMMON)
+
+
+def typed() -> Iterator[Any]:
+    """Every command in a block of a page: a pipe, a redirection or a comment ends it."""
+    for path in PAGES:
+        text = path.read_text("utf-8").replace("\\\n", " ")
+        for code in blocks(text, r"\w*"):
+            for line in re.findall(r"^(?:\$ )?boyd ([a-z].*)$", code, re.MULTILINE):
+                command = shlex.shlex(line, posix=True, punctuation_chars="|&;<>")
+                command.whitespace_split = True
+                words = list(takewhile(lambda word: word[0] not in "|&;<>", command))
+                yield pytest.param(words, id=f"{path.stem}-{line}")
+
+
+@pytest.mark.parametrize("words", list(typed()))
+def test_every_command_of_a_page_exists_with_its_options(words: list[str]) -> None:
+    try:
+        assert parses(words)
+    except (click.NoSuchOption, click.MissingParameter):
+        raise
+    except click.UsageError as error:
+        # Files that only the reader has, values with … in them, and questions to a person.
+        if not isinstance(error, click.BadParameter) and "pass --yes" not in error.message:
+            raise
 
 
 def test_every_exit_code_is_documented() -> None:
