@@ -207,6 +207,8 @@ def surround(world: World, agent: Agent) -> Iterator[None]:
         (maintenance, "threading", threads),
         (agent_host, "os", SimpleNamespace(getpid=lambda: getcurrent().process.pid)),
         (agent_host, "machine", lambda: None),
+        (agent_host, "keep_logging", lambda: None),
+        (maintenance, "keep_logging", lambda: None),
         (agent_host, "load_agents", lambda *_: {agent.id: agent}),
         (agent_host, "connect", lambda *_: world.client()),
         (agent_host, "make_app", lambda *_: _celery()),

@@ -23,6 +23,7 @@ from boyd.sandbox import host_means
 from boyd.security.approval_signatures import read_signer
 from boyd.security.identity_tokens import IdentityTokens
 from boyd.security.links import LinkBuilder, LinkSigner
+from boyd.settings.logs import keep_logging
 from boyd.settings.process_settings import Settings
 from boyd.store import Sealing, Store, Timing, WorkerInfo, connect, translate_errors
 from boyd.store.fleet import Role
@@ -121,6 +122,7 @@ class AgentHost:
             self.store.fleet.register(engine.entry())
             engine.store.approvals.set_deadlines(engine.retention)
             engine.init_plugins()
+        keep_logging()
 
     def _await_redis(self) -> None:
         """Wait until Redis answers, so that processes may start in any order."""

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from boyd.errors import StoreError
 from boyd.phases.time_limit import abandoned
 from boyd.runtime import sweep_all
+from boyd.settings.logs import keep_logging
 from boyd.text import queues
 from boyd_worker.agent_host import AgentHost
 
@@ -72,6 +73,7 @@ class Maintenance:
     def _visit(self) -> None:
         """Send the heartbeat when it is due, and try to acquire the throttle for a sweep."""
         self._recycle()
+        keep_logging()
         interval = None if self._sweeping.is_set() else self._timing.sweep
         try:
             if time.monotonic() >= self._beat_at:

@@ -30,6 +30,17 @@ def setup_logging(level: str, style: Literal["text", "json"]) -> None:
     warnings.formatwarning = _warning
 
 
+def keep_logging() -> None:
+    """Let this process log again: a plugin that calls `dictConfig` silences all loggers there are.
+
+    The handlers that a plugin sets are left to it.
+    """
+    logging.disable(logging.NOTSET)
+    for name in list(logging.root.manager.loggerDict):
+        if name.startswith(("boyd", "celery")):
+            logging.getLogger(name).disabled = False
+
+
 class _CleanStream:
     """A stream of text that writes no secrets; all else is that of the stream beneath."""
 

@@ -11,7 +11,7 @@ from typing import Literal
 
 import pytest
 
-from boyd.settings.logs import clean_prints, setup_logging
+from boyd.settings.logs import clean_prints, keep_logging, setup_logging
 from boyd.text.redaction import register
 
 Style = Literal["text", "json"]
@@ -43,6 +43,21 @@ def test_a_message_of_several_lines_is_one_line(
     [line] = capsys.readouterr().err.splitlines()
     told = "consumer: Cannot connect to redis://h:1/0: refused. trying again in 3 s (attempt 6)"
     assert told == (json.loads(line)["message"] if style == "json" else line[21:])
+
+
+@pytest.mark.parametrize("logger", ["boyd.worker", "celery.worker.consumer.consumer"])
+def test_it_goes_on_after_a_plugin_has_configured_its_own(
+    logger: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = logging.getLogger(logger)
+    setup_logging("info", "text")
+    monkeypatch.setattr(log, "disabled", True)  # as `dictConfig` leaves all that exist
+    logging.disable()
+    log.error("unheard")
+    keep_logging()
+    log.error("heard")
+
+    assert [line[21:] for line in capsys.readouterr().err.splitlines()] == ["heard"]
 
 
 @pytest.mark.parametrize("style", STYLES)
