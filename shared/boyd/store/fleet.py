@@ -126,10 +126,8 @@ class AgentEntry(DeclaredAgent):
 
     def compare_code(self, item: ApprovalItem) -> ApprovalItem:
         """The item with the code of now, if it waits and was proposed with another."""
-        actions = self.catalog.actions
-        return item.compare_code(
-            next((action.code for action in actions if action.id == item.action_id), None)
-        )
+        codes = {action.id: action.code for action in self.catalog.actions}
+        return item.compare_code(codes.get(item.action_id, "no such action"))
 
     def next_start(self, now: datetime) -> datetime | None:
         """The time when beat starts the next iteration, if it starts any."""

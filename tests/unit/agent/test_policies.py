@@ -494,3 +494,12 @@ def test_only_what_may_still_run_is_compared_with_the_code_of_now() -> None:
     assert item.compare_code(item.code).change_of_code is None
     assert item.compare_code(None).change_of_code is None
     assert now(lab, item).compare_code("p 2").change_of_code is None
+
+
+def test_an_approval_says_that_its_action_is_gone() -> None:
+    item = pending_item(lab_with())
+    later = Lab(Agent("test")).engine.entry().compare_code(item)
+
+    assert later.change_of_code == (
+        f"changed since it was proposed: {item.code} then, no such action now"
+    )
