@@ -89,11 +89,11 @@ class StoreLoginRefused(StoreUnavailable):
     advice = "check user and password in BOYD_REDIS_URL"
 
 
-class StoreTlsFailed(StoreUnavailable):
-    """Redis and Boyd do not agree on TLS; check the certificates of both."""
+class StoreConnectionFailed(StoreUnavailable):
+    """Redis and Boyd do not agree on a connection; check the port and the certificates of both."""
 
     def __init__(self, problem: str, advice: str) -> None:
-        super().__init__(f"no TLS connection to Redis: {problem}")
+        super().__init__(problem)
         self.advice = advice
 
 

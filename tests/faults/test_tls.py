@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from socketserver import BaseRequestHandler, TCPServer
 from urllib.parse import quote
 
 import pytest
@@ -11,7 +13,7 @@ import redis
 import requests
 from kombu.exceptions import OperationalError
 
-from boyd.errors import StoreTlsFailed, StoreUnavailable
+from boyd.errors import StoreConnectionFailed, StoreUnavailable
 from boyd.messaging.celery_app import make_app
 from boyd.store import connect, translate_errors
 from faults.relay import Certificates, Relay
@@ -32,6 +34,13 @@ def relay(redis_url: str, certificates: Certificates) -> Iterator[Relay]:
     """TLS in front of an empty Redis."""
     with Relay(int(redis_url.rpartition(":")[2].partition("/")[0]), certificates) as made:
         yield made
+
+
+def refusal_by(url: str) -> StoreUnavailable:
+    """The error of a connection that does not come about."""
+    with pytest.raises(StoreUnavailable) as refusal, translate_errors(), connect(url) as client:
+        client.ping()
+    return refusal.value
 
 
 def test_an_iteration_runs_with_all_traffic_encrypted(
@@ -59,8 +68,7 @@ def test_an_iteration_runs_with_all_traffic_encrypted(
     ("lacks", "advice"),
     [
         ("ssl_ca_certs", "ssl_ca_certs"),
-        # The relay hangs up without a reason, like a server that has died.
-        (("ssl_certfile", "ssl_keyfile"), ""),
+        (("ssl_certfile", "ssl_keyfile"), "ssl_certfile"),  # the relay hangs up without a reason
         ("name", "host"),
     ],
 )
@@ -71,9 +79,7 @@ def test_doctor_names_the_option_of_a_bad_certificate(
     host = "127.0.0.1" if lacks == "name" else "localhost"
     url = f"rediss://{host}:{relay.port}/0?{'&'.join(parts)}"
 
-    with pytest.raises(StoreUnavailable) as refusal, translate_errors(), connect(url) as client:
-        client.ping()
-    assert advice in refusal.value.advice
+    assert advice in refusal_by(url).advice
     with make_app(url).connection_for_write() as broker, pytest.raises(OperationalError):
         broker.ensure_connection(max_retries=1)
 
@@ -82,10 +88,24 @@ def test_a_certificate_that_has_expired_is_named_as_such(tmp_path: Path) -> None
     authority = Authority(tmp_path)
     with tls_server(authority.issue("localhost", days=-1)) as port:
         url = f"rediss://localhost:{port}/0?ssl_ca_certs={quote(str(authority.file))}"
+        refusal = refusal_by(url)
 
-        with (
-            pytest.raises(StoreTlsFailed, match="expired"),
-            translate_errors(),
-            connect(url) as client,
-        ):
-            client.ping()
+    assert isinstance(refusal, StoreConnectionFailed)
+    assert "expired" in str(refusal)
+
+
+@pytest.mark.parametrize("scheme", ["redis", "rediss"])
+def test_a_server_that_hangs_up_at_once_is_named_as_such(scheme: str) -> None:
+    with TCPServer(("127.0.0.1", 0), BaseRequestHandler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        refusal = refusal_by(f"{scheme}://127.0.0.1:{server.server_address[1]}/0")
+        server.shutdown()
+        thread.join()
+
+    assert "hangs up" in str(refusal)
+    assert "rediss://" in refusal.advice
+
+
+def test_the_advice_for_a_url_that_lacks_tls_is_to_add_it(relay: Relay) -> None:
+    assert "rediss://" in refusal_by(f"redis://localhost:{relay.port}/0").advice

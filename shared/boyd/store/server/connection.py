@@ -34,7 +34,7 @@ from boyd.errors import (
 )
 from boyd.store.keys import SHARED_TYPES
 from boyd.store.server.cluster_client import ClusterClient
-from boyd.store.server.refusals import WritesRefused, is_full, is_moving, leaving, tls_failure
+from boyd.store.server.refusals import WritesRefused, is_full, is_moving, leaving, outage
 from boyd.store.server.slot_map import Place, SlotMap
 
 #: Options that name files.
@@ -314,7 +314,7 @@ def translate_errors(key: str | None = None) -> Iterator[None]:
     Raises:
         StoreUnavailable: Redis did not answer.
         StoreLoginRefused: Redis refused user or password.
-        StoreTlsFailed: there is no connection for want of a certificate that both accept.
+        StoreConnectionFailed: it hangs up, or one does not accept the certificate of the other.
         StoreReadOnly: Redis takes no writes now.
         ForeignKey: a key that the whole deployment needs holds another type.
         StoreError: Redis answered with an error.
@@ -328,7 +328,7 @@ def translate_errors(key: str | None = None) -> Iterator[None]:
     except WritesRefused as error:
         raise StoreReadOnly(f"Redis does not accept writes: {error}") from error
     except (redis.ConnectionError, redis.TimeoutError) as error:
-        raise (tls_failure(error) or StoreUnavailable(f"Redis does not answer: {error}")) from error
+        raise outage(error) from error
     except redis.RedisError as error:
         if is_full(error):
             raise StoreReadOnly(f"Redis does not accept writes: {error}") from error

@@ -1,4 +1,4 @@
-"""Refusals of a Redis server: of writes, as a replica or with a full memory, and of TLS."""
+"""Refusals of a Redis server: of writes, as a replica or with a full memory, of TLS, of us."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import redis
 
-from boyd.errors import StoreTlsFailed
+from boyd.errors import StoreConnectionFailed, StoreUnavailable
 
 #: Errors of a server that takes no writes; Redis 6.2 puts them last when it refuses a script.
 _REFUSALS = re.compile(r"(?:^|-)(?:READONLY|NOREPLICAS|MASTERDOWN|UNBLOCKED)\b")
@@ -35,18 +35,23 @@ def is_moving(error: redis.RedisError) -> bool:
     return isinstance(error, kinds) or bool(_MOVING.search(str(error)))
 
 
-def tls_failure(error: BaseException | None) -> StoreTlsFailed | None:
-    """The error to report if *error* was caused by one of TLS; else None."""
-    while error is not None and not isinstance(error, ssl.SSLError):
-        error = error.__cause__ or error.__context__
-    if isinstance(error, ssl.SSLCertVerificationError):
+def outage(error: redis.RedisError) -> StoreUnavailable:
+    """The error to report when *error* has prevented or ended a connection."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ssl.SSLError):
+        cause = cause.__cause__ or cause.__context__
+    if re.search("closed by server|reset by peer|EOF occurred", str(error)):
+        advice = "check its port, rediss:// and ssl_certfile in BOYD_REDIS_URL, and its log"
+        return StoreConnectionFailed("Redis hangs up", advice)
+    if cause is None:
+        return StoreUnavailable(f"Redis does not answer: {error}")
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        reason = f"its certificate is refused: {cause.verify_message}"
         advice = "check ssl_ca_certs and the host in BOYD_REDIS_URL, or renew its certificate"
-        return StoreTlsFailed(f"its certificate is refused: {error.verify_message}", advice)
-    if error is None:
-        return None
-    # A server that refuses the client's certificate may hang up without a reason.
-    advice = "check ssl_certfile and ssl_keyfile in BOYD_REDIS_URL; the log of Redis may say more"
-    return StoreTlsFailed(error.strerror or str(error), advice)
+    else:
+        reason = cause.strerror or str(cause)
+        advice = "check its port, ssl_certfile and ssl_keyfile in BOYD_REDIS_URL, and its log"
+    return StoreConnectionFailed(f"no TLS connection to Redis: {reason}", advice)
 
 
 @cache
