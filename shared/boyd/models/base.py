@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal, Self
@@ -27,8 +26,8 @@ Level = Literal["low", "medium", "high", "critical"]
 Confidence = Annotated[float, Field(ge=0, le=1)]
 #: Maximum nesting of JSON, which is stored within other JSON and read with a limit of 200.
 MAX_DEPTH = 100
-#: Maximum bits of a whole number: no reader of JSON takes one of more than 4300 digits.
-MAX_BITS = 14_000
+#: No reader of JSON takes a whole number of more than 4300 digits.
+_TOO_LARGE = 1 << 14_000
 #: Maximum number of invalid fields named in an error.
 MAX_MISTAKES = 1000
 
@@ -43,18 +42,12 @@ def unstorable(value: Any) -> str | None:
                 below += item.values()
             elif isinstance(item, list):
                 below += item
-            elif not isinstance(item, str) and _is_out_of_range(item):
+            elif isinstance(item, (int, float)) and not -_TOO_LARGE < item < _TOO_LARGE:
                 return "it has a number that JSON cannot hold"
         if not below:
             return None
         layer = below
     return f"it nests deeper than {MAX_DEPTH} levels"
-
-
-def _is_out_of_range(value: Any) -> bool:
-    if isinstance(value, float):
-        return not math.isfinite(value)
-    return isinstance(value, int) and value.bit_length() > MAX_BITS
 
 
 def _storable(value: Any) -> Any:
@@ -131,10 +124,12 @@ class Model(BaseModel):
         Raises:
             pydantic.ValidationError: a field is unknown or invalid.
         """
-        names = {field.alias or name: name for name, field in type(self).model_fields.items()}
-        updates = {names.get(key, key): value for key, value in changes.items()}
-        current = {name: getattr(self, name) for name in type(self).model_fields}
-        changed = type(self).model_validate({**current, **updates})
+        fields = type(self).model_fields
+        if not changes.keys() <= fields.keys():
+            names = {field.alias: name for name, field in fields.items()}
+            changes = {names.get(key, key): value for key, value in changes.items()}
+        current = {name: getattr(self, name) for name in fields}
+        changed = type(self).model_validate({**current, **changes})
         return changed.model_copy(update=self.model_extra) if self.model_extra else changed
 
 

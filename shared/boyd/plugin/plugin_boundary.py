@@ -18,6 +18,7 @@ from boyd.text.formatting import message_of
 
 _R = TypeVar("_R")
 _json: TypeAdapter[Any] = TypeAdapter(JsonObject)
+_SCALARS = frozenset((str, int, float, bool, type(None)))  # asking for models takes longer
 
 
 class Exited(Exception):
@@ -117,10 +118,9 @@ def params_to_json(params: Any) -> JsonObject:
 def own_copy(value: Any) -> Any:
     """A copy of models, lists and dictionaries, which shares nothing with *value* that can change.
 
-    Other objects, such as `ctx`, are returned as they are. It takes half the time of
-    `copy.deepcopy`.
+    Other objects, such as `ctx`, are returned as they are. `copy.deepcopy` takes twice as long.
     """
-    if isinstance(value, str | int | float):  # most are; what a model is takes longer to tell
+    if type(value) in _SCALARS:
         return value
     if isinstance(value, dict):
         return {key: own_copy(item) for key, item in value.items()}
