@@ -45,6 +45,7 @@ _RESULTS: Mapping[tuple[str, str], Any] = {
     ("approvals", "get"): ApprovalItem | None,
     ("approvals", "waiting"): set[str],
 }
+_stored = json.JSONEncoder(sort_keys=True)
 _NOTES = {
     "too large": "which was too large to be recorded",
     "redacted": "of which secrets were not recorded",
@@ -71,7 +72,7 @@ class StateWrite:
     @classmethod
     def of(cls, value: Any, ttl: float | None) -> StateWrite:
         """A value as the store keeps it, which sorts keys."""
-        text = json.dumps(value, sort_keys=True)
+        text = _stored.encode(value)
         return cls(json.loads(text), digest_of(text), DEFAULT_TTL if ttl is None else ttl)
 
 

@@ -78,6 +78,8 @@ _ACTS = {
 _LOOKS = ("os.listdir", "os.scandir", "sqlite3.connect")
 #: Audit events of functions that a plugin looks up in a library of C.
 _NATIVE = ("ctypes.dlopen", "ctypes.dlsym")
+#: Objects more than before, after which the collector looks for garbage: a process ends soon.
+_GARBAGE = 10_000
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 #: Files of code and of libraries, which may be read at any time.
 _CODE = (".py", ".pyc", ".so")
@@ -241,6 +243,7 @@ class _Judging:
     def serve(self, lines: Iterable[str], out: IO[str]) -> None:
         """Answer each portion of records."""
         gc.freeze()
+        gc.set_threshold(_GARBAGE)
         source = iter(lines)
         for line in source:
             records = [next(source) for _ in range(int(line))]

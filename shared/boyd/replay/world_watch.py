@@ -155,15 +155,16 @@ class WorldWatch:
         def call(*args: Any, **options: Any) -> Any:
             if not self.is_on:
                 return function(*args, **options)
-            before, collects = sys.getprofile(), gc.isenabled()
+            # A profiler in C is an object that cannot be set again.
+            before = profiler if callable(profiler := sys.getprofile()) else None
+            collects = gc.isenabled()
             # What the collector calls in the middle of a component is not the component's.
             gc.disable()
             sys.setprofile(_CallWatch(by, self._refuse).look)
             try:
                 return function(*args, **options)
             finally:
-                # A profiler in C is an object that cannot be set again.
-                sys.setprofile(before if callable(before) else None)
+                sys.setprofile(before)
                 if collects:
                     gc.enable()
 
