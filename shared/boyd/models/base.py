@@ -88,6 +88,11 @@ def to_ms(time: datetime) -> int:
     return int(time.timestamp() * 1000)
 
 
+def ms_from(start: datetime, end: datetime) -> float:
+    """The milliseconds between two times of Redis; 0 if its clock has stepped back meanwhile."""
+    return max(0.0, (end - start).total_seconds() * 1000)
+
+
 class Model(BaseModel):
     """A data model: frozen and strict; rejects unknown fields, NaN and values that are not JSON."""
 

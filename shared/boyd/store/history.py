@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from boyd.models import ActionResult, JsonObject, LoopResult, Situation, from_ms
+from boyd.models import ActionResult, JsonObject, LoopResult, Situation, from_ms, ms_from
 from boyd.models.responses import IterationSummary
 from boyd.store.hashes import ByteBudget, readable, reading
 from boyd.store.iteration_record import Record
@@ -67,7 +67,7 @@ def read_summary(fields: Mapping[str, str]) -> IterationSummary | None:
     summary = IterationSummary.from_json(fields["outline"])
     # The record has the end by the Redis server's clock.
     ended_at = from_ms(float(fields["endedAt"]))
-    duration = (ended_at - summary.started_at).total_seconds() * 1000
+    duration = ms_from(summary.started_at, ended_at)
     return summary.patched({"ended_at": ended_at, "duration": duration})
 
 

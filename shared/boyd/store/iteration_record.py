@@ -30,6 +30,7 @@ from boyd.models import (
     Situation,
     TapedPhase,
     from_ms,
+    ms_from,
 )
 
 #: The prefix of fields that describe a batch's run.
@@ -279,7 +280,7 @@ class Record:
             runs=self.runs,
             success=self._fields.get("success", "0" if self.error else "1") == "1",
             error=self.error,
-            duration=(ended_at - self.started_at).total_seconds() * 1000,
+            duration=ms_from(self.started_at, ended_at),
             started_at=self.started_at,
             ended_at=ended_at,
             phases={k[3:]: float(v) for k, v in self._fields.items() if k.startswith("ms:")},
@@ -305,7 +306,7 @@ class Record:
             runs=self.runs,
             success=False,
             error=error,
-            duration=max(0.0, (ended_at - self.started_at).total_seconds() * 1000),
+            duration=ms_from(self.started_at, ended_at),
             started_at=self.started_at,
             ended_at=ended_at,
         )

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from boyd import Action
+from boyd import Action, Procedure, ProcedureStep, naming
 from boyd.models.effect import EffectChecks
-from boyd.store import Timing
+from boyd.store import Timing, timing
 from boyd.testing import Lab
-from kit import agent, choice, chooses
+from kit import agent, call_action, choice, chooses, overdue
 from virtual_time import VirtualTime
 
 HOUR = 3_600_000
@@ -27,7 +27,10 @@ class Past:
         self.during: Callable[[], object] = lambda: None
         self.looks = 0
         checks = {"verify": self._verify, "checks": EffectChecks(every=60)} if verify else {}
-        self.lab = Lab(agent(chooses(choice()), Action(name="do", execute=self._execute, **checks)))
+        do = Action(name="do", execute=self._execute, **checks)
+        step = ProcedureStep(id="only", action="p:do")
+        procedure = Procedure(name="service", risk="low", steps=[step])
+        self.lab = Lab(agent(chooses(choice()), do, procedure))
 
     def _execute(self) -> str:
         self.during()
@@ -90,3 +93,28 @@ def test_a_worker_lost_before_the_step_holds_its_iteration_for_a_lease(
     past.lab.deliver()
 
     assert phases == ["complete"]
+
+
+@STEPS
+def test_a_procedure_in_flight_ends_after_the_step(
+    step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timing, "RESYNC", -1.0)
+    past = Past(monkeypatch)
+
+    def step_back() -> None:
+        past.clock.now -= step
+
+    past.during = step_back
+    call = call_action(past.lab, action="p:service")
+    procedure = naming.procedure(naming.call(call.id))
+    record = None
+    for _ in range(5):
+        overdue(past.lab, procedure)
+        record = past.lab.store.procedures.get(naming.call(call.id))
+
+    assert record is not None
+    assert record.state == "succeeded"
+    result = past.lab.store.executions.find(naming.call(call.id))
+    assert result is not None
+    assert (result.success, result.duration) == (True, 0.0)

@@ -25,6 +25,7 @@ from boyd.models import (
     TargetState,
     WaveProgress,
     from_ms,
+    ms_from,
     to_ms,
 )
 from boyd.models.procedure import StepState
@@ -522,7 +523,7 @@ class ProcedureMove:
 
     @property
     def _duration(self) -> float:
-        return round((self._now - self._record.started_at).total_seconds() * 1000, 3)
+        return round(ms_from(self._record.started_at, self._now), 3)
 
     @property
     def _step(self) -> ProcedureStep:
