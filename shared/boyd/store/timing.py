@@ -12,7 +12,7 @@ from boyd.store.server.connection import Client, translate_errors
 from boyd.store.server.scripts import milliseconds
 
 #: Seconds between two reads of the server's clock, and to the next attempt after a failure.
-RESYNC = 10.0
+RESYNC = 2.0
 _AGAIN = 1.0
 
 
@@ -33,6 +33,11 @@ class ServerClock:
     def now(self) -> datetime:
         """The same as a time in UTC."""
         return from_ms(self.seconds() * 1000)
+
+    def read(self) -> datetime:
+        """The time by the server itself, whose clock may have stepped since it was last read."""
+        self._resync()
+        return self.now()
 
     def _resync(self) -> None:
         first = self._read_at == float("-inf")

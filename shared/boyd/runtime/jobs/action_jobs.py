@@ -71,7 +71,7 @@ def in_turn(
     try:
         return execute()
     except WaitsForTurn as waits:
-        if (engine.store.clock.now() - ordered).total_seconds() < PATIENCE:
+        if (engine.store.clock.read() - ordered).total_seconds() < PATIENCE:
             raise
         other = naming.short(waits.other)
         reason = f"{other} has not ended within {seconds(PATIENCE)}; ask for it again"
