@@ -35,6 +35,9 @@ COPIES = 2
 
 #: Intervals without a lease after which the thread ends.
 IDLE = 30
+#: Seconds until leases are renewed again if Redis did not answer: they are to hold before the
+#: sweeper looks that could not reach it either.
+SOON = 0.1
 
 
 @dataclass
@@ -55,6 +58,7 @@ class Leases:
         self._leases: dict[int, _Lease] = {}
         self._lock = threading.Lock()
         self._process = 0
+        self._fails = False
 
     @contextmanager
     def renewing(self, renew: Callable[[], bool], limit: float) -> Iterator[None]:
@@ -79,7 +83,8 @@ class Leases:
     def _run(self) -> None:
         idle = 0
         while True:
-            time.sleep(self._interval)
+            failed, self._fails = self._fails, False
+            time.sleep(min(SOON, self._interval) if failed else self._interval)
             with self._lock:
                 leases = list(self._leases.items())
                 idle = 0 if leases else idle + 1
@@ -87,15 +92,17 @@ class Leases:
                     self._process = 0  # `renewing` starts a thread again
                     return
             for key, lease in leases:
-                if time.monotonic() > lease.until or not self._renew(lease):
+                if time.monotonic() > lease.until or not self._renew(lease, failed):
                     with self._lock:
                         self._leases.pop(key, None)
 
-    def _renew(self, lease: _Lease) -> bool:
+    def _renew(self, lease: _Lease, again: bool) -> bool:
         try:
             return lease.renew()
         except Exception as error:  # noqa: BLE001 - if the thread ended, no lease would be renewed
-            log.warning("a lease could not be renewed: %s", error or type(error).__name__)
+            self._fails = True
+            if not again:
+                log.warning("a lease could not be renewed: %s", error or type(error).__name__)
             return True
 
 

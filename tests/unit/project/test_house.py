@@ -48,8 +48,8 @@ KERNEL = {
     "what plugins raise, in checks of params and while loading; logins of their requests": 68,
     "steps that a worker takes without their message": 51,
     "denials that hold, and outcomes that overtake messages about them": 18,
-    "a clock of Redis that steps back: pauses and runs that lie too far ahead": 3,
-    "results of actions that are kept while Redis is away": 13,
+    "a clock of Redis that steps back: pauses, runs that lie too far ahead, durations": 5,
+    "results of actions that are kept, and leases renewed, when Redis was away": 21,
 }
 LIBRARY = {
     "the library without its guests": 66_000,
@@ -68,8 +68,8 @@ LIBRARY = {
     "steps that a worker takes without their message": 40,
     "an agent's condition: what waits for an answer, and what was tried in vain": 75,
     "TLS to Redis: what has failed, and what to check": 40,
-    "a clock of Redis that steps back: claims, waits, pauses that lie too far ahead": 35,
-    "results of actions that are kept while Redis is away": 13,
+    "a clock of Redis that steps back: claims, waits, pauses too far ahead; durations": 50,
+    "results of actions that are kept, and leases renewed, when Redis was away": 21,
     "a lab that recovers what is overdue however slow its test is": 20,
 }
 #: The most modules in all packages; a feature that needs more adds a line that names it.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
+from types import SimpleNamespace
 
 import pytest
 
 from boyd.errors import StoreUnavailable
-from boyd.runtime import Leases
+from boyd.runtime import Leases, leases
 
 
 class Renewals:
@@ -53,6 +55,22 @@ def test_a_lost_lease_is_not_renewed_again() -> None:
         assert kept.come(3)
 
     assert lost.count == 1
+
+
+def test_after_a_failure_leases_are_renewed_as_soon_as_redis_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pauses: list[float] = []
+    clock = SimpleNamespace(monotonic=time.monotonic, sleep=pauses.append)
+    monkeypatch.setattr(leases, "time", clock)
+    away = StoreUnavailable("away")
+    renewals = Renewals(away, away)
+    with Leases(7.5).renewing(renewals, 60):
+        assert renewals.come(4)
+
+    # Threads of other tests sleep by this clock, too.
+    own = [pause for pause in pauses if pause in (7.5, leases.SOON)]
+    assert own[:4] == [7.5, leases.SOON, leases.SOON, 7.5]
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable("away"), ValueError("closed by others")])
