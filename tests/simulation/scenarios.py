@@ -216,12 +216,15 @@ class Scenario:
         agents: one of which the seed chooses.
         clients: starts them.
         beats: the number of beats, one of which the seed chooses.
+        is_timeless: no client waits for a time that somebody gave, such as a deadline: it follows
+            the clock of Redis when that steps.
     """
 
     name: str
     agents: Callable[[], tuple[Agent, ...]]
     clients: Callable[[World, Agent], None]
     beats: Sequence[int] = (1,)
+    is_timeless: bool = True
 
     def populate(self, world: World, agent: Agent) -> None:
         """Start the processes and clients; in some worlds only one worker executes actions."""
@@ -663,7 +666,7 @@ HARM = Scenario("harm", _restarting_agents, _harm_clients)
 SCENARIOS = {
     scenario.name: scenario
     for scenario in (
-        Scenario("approval", _asking_agents, _approval_clients),
+        Scenario("approval", _asking_agents, _approval_clients, is_timeless=False),
         Scenario("effect", _restarting_agents, _effect_clients),
         Scenario("proposers", _restarting_agents, _proposer_clients),
         Scenario("procedure", _farming_agents, _procedure_clients),

@@ -34,11 +34,14 @@ SHORT, LONG = 2.5, 13.0
 #: Seconds until a crashed process is started again.
 SOON, LATE = 0.3, 40.0
 #: How faults come: to functions of plugins, to messages, and to commands. Of the copies of a
-#: message some come at the same time.
+#: message some come at the same time. The clock of Redis steps ahead by less than the time for
+#: which a live worker's lease always holds, or by more than what a sweeper takes for a silence;
+#: and by less than deadlines and holds, times that people gave and that pass with it.
 AT_EFFECTS: tuple[tuple[FaultKind, float], ...] = (
     *(("crash before", SOON), ("crash before", LATE), ("pause", SHORT), ("pause", LONG)),
     *(("cut off", SHORT), ("cut off", LONG), ("outage", 1.0), ("outage", 6.0)),
-    ("outage", 30.0),
+    *(("outage", 30.0), ("clock", -3600.0), ("clock", -30.0), ("clock", -SHORT)),
+    *(("clock", 1.0), ("clock", 30.0)),
 )
 AT_MESSAGES: tuple[tuple[FaultKind, float], ...] = (
     *(("drop", 0.0), ("repeat", 0.0), ("repeat", SHORT), ("delay", SHORT), ("delay", LONG)),
@@ -181,10 +184,11 @@ _Card = tuple[str, int, Sequence[tuple[FaultKind, float]]]
 def _cards(scenario: Scenario) -> Sequence[_Card]:
     cards: list[_Card] = []
     for point, count in _points(scenario):
+        ways = [way for way in _ways(point) if scenario.is_timeless or way[0] != "clock"]
         if point in DOUBTS or point in MESSAGE_NAMES:
-            cards += [(point, count, [way]) for way in _ways(point)]
+            cards += [(point, count, [way]) for way in ways]
         else:
-            cards.append((point, count, AT_COMMANDS))
+            cards.append((point, count, ways))
     return cards
 
 

@@ -76,6 +76,36 @@ def test_an_outage_before_the_first_sweep_loses_no_result(
 
 
 @pytest.mark.parametrize(
+    ("name", "seed", "faults"),
+    [
+        (
+            "procedure",
+            1795770899003,
+            [
+                Fault("stall", "begin_procedure", 1, 12.653),
+                Fault("clock", "leave_job", 1, -3408.07),
+            ],
+        ),
+        ("effect", 178595, [Fault("clock", "enter_phase", 10, -3952.87)]),
+        (
+            "effect",
+            1795772051955,
+            [Fault("outage", "renew_job", number, 1.138) for number in (2, 3)],
+        ),
+    ],
+    ids=["a procedure ends", "an order waits for its turn", "leases hold over two outages"],
+)
+def test_after_a_step_of_the_clock_and_short_outages_all_goes_on(
+    name: str, seed: int, faults: list[Fault]
+) -> None:
+    outcome = run(SCENARIOS[name], seed, faults)
+
+    assert outcome.violations == ()
+    for fault in faults:
+        assert [line for line in outcome.timeline if f"*** {fault}" in line]
+
+
+@pytest.mark.parametrize(
     ("bound", "fault", "name"),
     [
         ("RESEND", Fault("drop", "boyd.start", 1), "boyd.start"),

@@ -37,6 +37,7 @@ FaultKind = Literal[
     "pause",
     "cut off",
     "outage",
+    "clock",
     "refuse",
     "lose answer",
     "stall",
@@ -58,7 +59,8 @@ class Fault:
     Attributes:
         point: the name of the script, command or task, or the kind of an `Effect`.
         number: counts how often anybody has come to that point, from 1.
-        seconds: of a pause, stall, delay or outage, or until a crashed process starts again.
+        seconds: of a pause, stall, delay or outage, or until a crashed process starts again; or by
+            which the clock of Redis steps ahead, or back if they are negative.
     """
 
     kind: FaultKind
@@ -179,6 +181,8 @@ class World:
         #: What clients asked, to be asked again at the end.
         self.questions: list[tuple[str, Callable[[], Any]]] = []
         self._down_until = 0.0
+        #: Seconds by which the clock of Redis is ahead.
+        self._ahead = 0.0
         self._ready: list[Task] = []
         self._tasks: list[Task] = []
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
@@ -317,18 +321,21 @@ class World:
     def _command(self, label: str, run: Callable[[], Any]) -> Any:
         """Run a command for the task that asks; the judge is no task, and is not held up."""
         if not isinstance(getcurrent(), Task):
-            self.server.set_time(round(self.now * 1e6))
+            self._set_clock()
             return run()
         fault = self._reach(label)
         if fault is not None and fault.kind == "refuse":
             raise redis.ConnectionError("refused")
-        self.server.set_time(round(self.now * 1e6))
+        self._set_clock()
         reply = run()
         if fault is not None and fault.kind == "crash after":
             self._crash(getcurrent().process, fault.seconds)
         if fault is not None and fault.kind in ("lose answer", "crash after"):
             raise redis.TimeoutError("the answer is lost")
         return reply
+
+    def _set_clock(self) -> None:
+        self.server.set_time(round((self.now + self._ahead) * 1e6))
 
     def _reach(self, label: str) -> Fault | None:
         """Come to a command or message, when it is this task's turn; the fault there."""
@@ -366,6 +373,8 @@ class World:
             self._crash(process, fault.seconds)
         elif fault.kind == "outage":
             self._down_until = self.now + fault.seconds
+        elif fault.kind == "clock":
+            self._ahead += fault.seconds
         elif fault.kind == "cut off":
             process.cut_off_until = self.now + fault.seconds
         elif fault.kind == "pause" and process.mortal:
