@@ -105,7 +105,7 @@ def test_a_host_that_is_cut_off_while_acting_does_not_act_again(
     again = outcome(hosts, "traced", begun.iteration)
 
     assert lost.unknown
-    assert "stopped while executing it" in (lost.error or "")
+    assert "was lost while executing it" in (lost.error or "")
     assert lost == again
     assert len(effects(hosts, "act")) == 1
 

@@ -93,7 +93,7 @@ def test_an_action_that_sigterm_to_the_group_cuts_off_is_unknown(deployment: Dep
     hold.unlink()
 
     assert result.unknown
-    assert "stopped while executing it" in str(result.error)
+    assert "was lost while executing it" in str(result.error)
     assert sum(line.startswith("act:") for line in deployment.effects()) == 1
 
 

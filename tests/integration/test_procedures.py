@@ -111,7 +111,7 @@ def test_a_person_decides_when_the_outcome_of_a_step_was_lost(
     stepping.start()
     stepping.kill_at("in-two")
     record = stepping.ended("stopped")
-    assert "stopped while executing it" in (record.reason or "")
+    assert "was lost while executing it" in (record.reason or "")
     assert record.progress[1].state == "unknown"
     assert stepping.deployment.effects() == ["one", "two"]
 

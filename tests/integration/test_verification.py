@@ -97,7 +97,7 @@ def test_a_rollback_whose_worker_was_killed_is_not_repeated_and_the_action_is_su
     found = verification(deployment, execution).compensation
     assert found is not None
     assert found.state == "failed"
-    assert "stopped while executing it" in found.detail
+    assert "was lost while executing it" in found.detail
     assert deployment.effects() == ["break", "look", "mend"]
     [hold] = deployment.agent("verified").holds.all()
     assert hold.kind == "suspended"

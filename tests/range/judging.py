@@ -12,7 +12,7 @@ from range.lines import Line
 from range.runner import Course
 
 #: The fate of a rollback whose worker was killed.
-_CUT_OFF = "stopped while executing it"
+_CUT_OFF = "was lost while executing it"
 
 
 @dataclass(frozen=True)

@@ -164,7 +164,7 @@ def lasting(course: Course) -> None:
 
 
 def untold(course: Course) -> None:
-    lost = Compensation(state="failed", detail="Outcome unknown: w0 stopped while executing it")
+    lost = Compensation(state="failed", detail="Outcome unknown: w0 was lost while executing it")
     course.entries[0] = entry("loop:1", "raise_limit", "worse", lost)
 
 

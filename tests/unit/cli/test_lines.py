@@ -149,10 +149,10 @@ def test_no_color_leaves_no_style_at_all(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_an_unknown_outcome_is_not_repeated_in_the_error_row() -> None:
-    error = "Outcome unknown: worker a stopped while executing it"
+    error = "Outcome unknown: worker a was lost while executing it"
     lost = ActionResult(action="p:do", success=False, duration=0, error=error, unknown=True)
 
-    said = "p:do outcome unknown: worker a stopped while executing it"
+    said = "p:do outcome unknown: worker a was lost while executing it"
     assert iteration_view.action_outcome(lost) == said
     assert iteration_view.error_row(lost) == ("error", "")
 

@@ -90,7 +90,7 @@ def test_an_approved_action_whose_worker_is_gone_is_unknown_although_no_worker_a
     [(item, hints)] = seen
 
     assert item.execution.state == "unknown"
-    assert "worker lab stopped while executing it" in item.result.error
+    assert "worker lab was lost while executing it" in item.result.error
     assert (item.result.unknown, hints, cut.runs) == (True, [], 1)
     assert cut.lab.client.zscore(DUE, cut.member) is None
     assert cut.lab.store.approvals.get(approval_id) == item, "what comes late changes nothing"
@@ -109,7 +109,7 @@ def test_an_unknown_outcome_is_in_the_audit_with_its_worker() -> None:
         "worker": "lab",
     }
     assert (entry.who, entry.before, entry.after) == ("ann", "running", "unknown")
-    assert entry.note == "worker lab stopped while executing it"
+    assert entry.note == "worker lab was lost while executing it"
 
 
 def test_an_execution_says_that_it_was_started_when_it_was_claimed() -> None:
@@ -158,7 +158,7 @@ def test_an_iteration_whose_act_phase_lost_its_only_worker_ends_with_an_unknown_
 
     assert result.success
     assert [(one.unknown, one.error) for one in result.action_results] == [
-        (True, "Outcome unknown: worker lab stopped while executing it")
+        (True, "Outcome unknown: worker lab was lost while executing it")
     ]
     assert cut.runs == 1
     assert len(cut.audit("action.unknown")) == 1

@@ -140,7 +140,7 @@ if granted and granted.inFlight and flight and flight.everywhere then
 end
 -- An execution that was started before and may not run again must not be reported as never started.
 if state and (not options.idempotent or cancelled or freeze or revocation or ungranted) then
-  local why = 'worker ' .. holder .. ' stopped while executing it'
+  local why = 'worker ' .. holder .. ' was lost while executing it'
   if state == 'running' then
     lose_claim(execution, why)
   end

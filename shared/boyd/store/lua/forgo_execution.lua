@@ -10,7 +10,7 @@ if not owns_phase(iteration, n, epoch, 'act', entered) then
 end
 local have = redis.call('HMGET', execution, 'state', 'worker', 'result')
 if have[1] == 'running' and not have[3] then
-  lose_claim(execution, 'worker ' .. have[2] .. ' stopped while executing it')
+  lose_claim(execution, 'worker ' .. have[2] .. ' was lost while executing it')
 end
 if have[1] then
   return {'over'}

@@ -25,5 +25,5 @@ end
 if anyway ~= '1' and have[4] == '1' then
   return {'open'}
 end
-lose_claim(execution, 'worker ' .. have[3] .. ' stopped while executing it')
+lose_claim(execution, 'worker ' .. have[3] .. ' was lost while executing it')
 return {'over'}
