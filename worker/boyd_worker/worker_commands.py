@@ -140,4 +140,5 @@ def beat(settings: Settings, agents: tuple[str, ...]) -> None:
 
     settings = with_redis(with_agents(settings, agents))
     setup_logging(settings.log_level, settings.log_format)
+    clean_prints()
     end(run_beat(AgentHost(settings, "beat")))

@@ -38,7 +38,7 @@ LONGEST_FUNCTION = 50
 #: The most lines of Python and Lua in the kernel, and in the library with later features.
 KERNEL = {
     "phases, the plugins' side, the loop and its jobs": 15_000,
-    "secrets by reference: checked and read before the claim, and passed to one call": 120,
+    "secrets by reference: checked and read before the claim, and passed to one call": 121,
     "notifications of outcomes, escalations and acknowledgements": 40,
     "steps of procedures over many targets: the last data of observers, plans with a list": 55,
     "rights per action, votes of revoked keys, and no approval while frozen": 70,

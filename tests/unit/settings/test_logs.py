@@ -7,12 +7,16 @@ import logging
 import sys
 import warnings
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Literal
 
+import click
 import pytest
+from click.testing import CliRunner
 
 from boyd.settings.logs import clean_prints, keep_logging, setup_logging
 from boyd.text.redaction import register
+from boyd_worker import agent_host, beat, worker, worker_commands
 
 Style = Literal["text", "json"]
 STYLES: list[Style] = ["text", "json"]
@@ -88,3 +92,23 @@ def test_output_of_a_plugin_shows_no_secret(
     shown = capsys.readouterr()
     assert shown.out == "the secret is [redacted]\n"
     assert shown.err == "redis://:[redacted]@host\n"
+
+
+@pytest.mark.parametrize("command", [worker_commands.worker, worker_commands.beat])
+def test_processes_that_call_plugins_print_no_secret(
+    command: click.Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(_: object) -> int:
+        print("the secret is", "correct horse battery")
+        return 0
+
+    monkeypatch.setattr("boyd.text.redaction._registered", set())
+    register("correct horse battery")
+    monkeypatch.setattr(agent_host, "AgentHost", lambda *_: SimpleNamespace(agents=["a"]))
+    for module, name in ((worker, "run_worker"), (beat, "run_beat")):
+        monkeypatch.setattr(module, name, run)
+    monkeypatch.setattr(worker_commands, "with_redis", lambda settings: settings)
+    monkeypatch.setattr(worker_commands, "end", sys.exit)
+
+    shown = CliRunner().invoke(command, ["--agent", "a"], catch_exceptions=False)
+    assert shown.output == "the secret is [redacted]\n"
