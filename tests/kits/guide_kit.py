@@ -136,7 +136,7 @@ class Reader:
             return shows(printed, example)
 
         try:
-            wait_until(fits, 5)
+            wait_until(fits)
         except AssertionError:
             raise AssertionError(f"{command}\n{printed}\ninstead of\n{example}") from None
         return printed
