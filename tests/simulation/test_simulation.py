@@ -92,8 +92,14 @@ def test_an_outage_before_the_first_sweep_loses_no_result(
             1795772051955,
             [Fault("outage", "renew_job", number, 1.138) for number in (2, 3)],
         ),
+        ("effect", 779858, [Fault("outage", "renew_lease", 4, 2.364)]),
     ],
-    ids=["a procedure ends", "an order waits for its turn", "leases hold over two outages"],
+    ids=[
+        "a procedure ends",
+        "an order waits for its turn",
+        "leases hold over two outages",
+        "and over one that is most of a lease",
+    ],
 )
 def test_after_a_step_of_the_clock_and_short_outages_all_goes_on(
     name: str, seed: int, faults: list[Fault]

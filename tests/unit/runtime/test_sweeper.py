@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import fakeredis
 import pytest
 
 from boyd import Agent
-from boyd.errors import StoreError
+from boyd.errors import StoreError, StoreUnavailable
 from boyd.models import Autonomy, Fence
 from boyd.runtime import Sweeper, sweep_all
 from boyd.store import PhaseEntry
@@ -133,6 +134,27 @@ def test_after_a_silence_the_living_get_a_lease_before_anything_is_taken() -> No
 
     assert list(lab.dispatcher.hints) == []
     assert lab.store.iterations.renew(1, 1, "lost/1")
+
+
+def test_a_sweeper_that_had_no_answer_leaves_the_living_a_lease() -> None:
+    """An outage shorter than a lease, of which the living have used a part before."""
+    server = fakeredis.FakeServer()
+    lab = Lab(agent(), client=fakeredis.FakeRedis(server=server, decode_responses=True))
+    lab.launcher.trigger("test")
+    entered(lab)
+    lab.sweeper.sweep()
+    server.connected = False
+    with pytest.raises(StoreUnavailable):
+        sweep_all(lab.whole, [lab.sweeper])
+    server.connected = True
+    overdue(lab)
+    sweep_all(lab.whole, [lab.sweeper])
+    before = list(lab.dispatcher.hints)
+    overdue(lab)
+    sweep_all(lab.whole, [lab.sweeper])
+
+    assert before == []
+    assert list(lab.dispatcher.hints) == [("start", 1, 2)]
 
 
 def test_a_lab_takes_what_is_overdue_however_slow_its_test_is() -> None:

@@ -1,12 +1,13 @@
 -- Take what has passed its deadline; each is pushed forward, so that no two sweepers take the same one. When nobody has
--- swept for longer than a lease, Redis or every worker was away: then nothing is taken, and live workers have the time
--- of a lease to renew before they count as lost. `repair` is due where what is there does not fit together, and `expire`
+-- swept for longer than a lease, or this sweeper could not, Redis or every worker was away: then nothing is taken, and
+-- live workers have the time of a lease to renew before they count as lost. `repair` is due where what is there does not fit together, and `expire`
 -- when pending approvals have passed their deadline.
 -- lease      ms until it is due again if this sweeper dies
 -- most       how many to take
+-- away       1: Redis did not answer this sweeper when it asked before
 -- Returns {member, the score it was pushed to, ...}
 local due, loop, iteration, jobs, approvals_pending = unpack(KEYS)
-local lease, most = unpack(ARGV)
+local lease, most, away = unpack(ARGV)
 -- @include time whole_number
 local now = now_ms()
 local have = redis.call('HMGET', loop, 'sweptAt', 'active', 'iteration', 'slot')
@@ -44,7 +45,7 @@ for _, member in ipairs(members) do
   taken[#taken + 1] = score
 end
 redis.call('HSET', loop, 'sweptAt', now)
-if math.abs(now - swept) > tonumber(lease) then
+if away == '1' or math.abs(now - swept) > tonumber(lease) then
   return {}
 end
 return taken
