@@ -174,7 +174,7 @@ def compensation_of(step: ProcedureStep, action: Action | None) -> StepAction | 
 
 
 def keep_rollback(step: ProcedureStep, actions: Mapping[str, Action]) -> ProcedureStep:
-    """The step with the rollback that undoes it: the next version of its action may have none."""
+    """Store in the step how it is undone, so that no upgrade of its plugin changes that."""
     planned = compensation_of(step, actions.get(action_of(step).action))
     return step.patched({"compensate": planned}) if planned else step
 

@@ -1,7 +1,7 @@
 -- Take what has passed its deadline; each is pushed forward, so that no two sweepers take the same one. When nobody has
 -- swept for longer than a lease, or this sweeper could not, Redis or every worker was away: then nothing is taken, and
--- live workers have the time of a lease to renew before they count as lost. `repair` is due where what is there does not fit together, and `expire`
--- when pending approvals have passed their deadline.
+-- live workers have the time of a lease to renew before they count as lost. `repair` is due where what is there does
+-- not fit together, and `expire` when pending approvals have passed their deadline.
 -- lease      ms until it is due again if this sweeper dies
 -- most       how many to take
 -- away       1: Redis did not answer this sweeper when it asked before
