@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -200,11 +201,15 @@ def test_commands_to_redis_do_not_grow_with_the_iterations(
 
 
 def record_commands(patch: pytest.MonkeyPatch, commands: list[str]) -> None:
+    """Record the commands of this thread; those of other tests may still wait for events."""
+    here = threading.get_ident()
+
     def record(name: str, kind: Any) -> None:
         original = getattr(kind, name)
 
         def run(self: Any, *parts: Any, **options: Any) -> Any:
-            commands.append(parts[0])
+            if threading.get_ident() == here:
+                commands.append(parts[0])
             return original(self, *parts, **options)
 
         patch.setattr(kind, name, run)
