@@ -18,7 +18,7 @@ from signals import signal_process
 
 SERVICE = "boyd"
 #: Milliseconds of silence after which a sentinel calls a server down.
-DOWN_AFTER = 1000
+DOWN_AFTER = 3000
 SENTINELS = 3
 
 
