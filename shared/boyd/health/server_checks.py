@@ -37,6 +37,7 @@ def check_processes(roster: Roster) -> Iterator[Finding]:
     yield from _check_versions(roster.live())
     yield from _check_brokers(roster.live())
     yield from _check_host_names(workers)
+    yield from _check_host_clocks(roster.live())
     for process in roster.live():
         if process.problem:
             yield warning(_label(process), process.problem, "check its log")
@@ -113,6 +114,16 @@ def _differ(first: str | None, second: str | None) -> bool:
     """Compare two machines by those of boot and system that are known of both."""
     pairs = zip((first or "").split("."), (second or "").split("."), strict=False)
     return any(left and right and left != right for left, right in pairs)
+
+
+def _check_host_clocks(live: Iterable[WorkerInfo]) -> Iterator[Finding]:
+    """Check that hosts agree with Redis on the time: observations and votes bear their own."""
+    by_host: dict[str, float] = {}
+    for process in live:
+        by_host[process.host] = max(process.clock_skew, by_host.get(process.host, 0.0), key=abs)
+    for host, skew in sorted(by_host.items()):
+        if abs(skew) > SKEW:
+            yield _skew_warning(f"clock of {host}", skew, "it")
 
 
 def check_approval_keys(workers: Sequence[WorkerInfo]) -> Iterator[Finding]:
@@ -341,6 +352,10 @@ def _megabytes(size: float) -> str:
 def _check_clock(skew: float) -> Finding:
     if abs(skew) <= SKEW:
         return ok("clock", "this host and Redis agree")
+    return _skew_warning("clock", skew, "this host")
+
+
+def _skew_warning(subject: str, skew: float, host: str) -> Finding:
     where = "ahead of" if skew > 0 else "behind"
-    text = f"Redis is {span(abs(skew))} {where} this host"
-    return warning("clock", text, "synchronise the clocks (NTP)")
+    text = f"Redis is {span(abs(skew))} {where} {host}"
+    return warning(subject, text, "synchronise the clocks (NTP)")

@@ -218,7 +218,8 @@ class WorkerInfo(Model):
     `queues` has short names, `fingerprints` those of its agents by id, `problem` why it is ill,
     `brokers` the number of servers over which it spreads the messages of agents, `approvalKey` the
     fingerprint of the secret or key with which it checks approvals, `machine` digests of the boot
-    and the system of its host, as `boot.system`.
+    and the system of its host, as `boot.system`, `clockSkew` the whole seconds by which the clock
+    of Redis is ahead of its host's.
     """
 
     name: str
@@ -235,6 +236,7 @@ class WorkerInfo(Model):
     brokers: int = 1
     approval_key: str | None = None
     machine: str | None = None
+    clock_skew: float = 0.0
 
 
 class WorkerList(Model):

@@ -22,6 +22,8 @@ from boyd.store.server.scripts import KeyedScripts, milliseconds
 CLOSED = 0.75
 #: Seconds after which a process announces itself again, even if nothing has changed.
 ANNOUNCE = 60.0
+#: Seconds within which an answer of Redis says how much its clock differs.
+_EXACT = 1.0
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ class Throttle:
         self._key = throttle_key(hashlib.sha256(names.encode()).hexdigest()[:16])
         self._announced: WorkerInfo | None = None
         self._announced_at = 0.0
+        #: Whole seconds by which the clock of Redis is ahead: what changes is announced.
+        self._skew = 0.0
 
     def beat(self, info: WorkerInfo, every: float | None = None) -> Beat:
         """Record a heartbeat; with *every*, try to `acquire` the throttle in the same round trip.
@@ -57,8 +61,10 @@ class Throttle:
             StoreUnavailable: Redis did not answer.
             StoreError: Redis answered with an error.
         """
+        info = info.patched({"clock_skew": self._skew})
         late = time.monotonic() > self._announced_at + ANNOUNCE
-        renewed, acquired, live = self._scripts.run(
+        asked_at = time.time()
+        renewed, acquired, live, now = self._scripts.run(
             "renew_heartbeat",
             throttle=self._key,
             name=info.name,
@@ -66,6 +72,9 @@ class Throttle:
             alive=milliseconds(ALIVE),
             interval="" if every is None else _interval(every),
         )
+        waited = time.time() - asked_at
+        if 0 <= waited < _EXACT:
+            self._skew = float(round(now / 1000 - asked_at - waited / 2))
         again = []
         if not renewed:
             again = self._fleet.beat(info)

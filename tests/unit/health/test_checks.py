@@ -247,6 +247,17 @@ def test_clock_skew_is_reported() -> None:
     assert bad(health(skew=-3.25)) == ["warning: Redis is 3.2 s behind this host"]
 
 
+def test_hosts_of_workers_whose_clocks_differ_are_reported() -> None:
+    clocks = {"w1": ("here", 0.2), "w2": ("there", 0.2), "w3": ("there", -40.0)}
+    live = [process(name, host=host, clock_skew=skew) for name, (host, skew) in clocks.items()]
+    gone = process("gone", host="elsewhere", clock_skew=90.0, silent=600)
+
+    findings = [f for f in examine(health(processes=[*live, gone])) if "clock of" in f.subject]
+    assert [(f.subject, f.what) for f in findings] == [
+        ("clock of there", "Redis is 40 s behind it")
+    ]
+
+
 def test_a_broker_that_does_not_answer_is_an_error() -> None:
     assert bad(health(messages=None, broker_error="away")) == ["error: away"]
 

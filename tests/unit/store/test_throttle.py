@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import fakeredis
 import pytest
 
 from boyd.errors import StoreError
-from boyd.store import AgentEntry, Store, Throttle, WorkerInfo
+from boyd.store import AgentEntry, Store, Throttle, WorkerInfo, throttle
 from boyd.store.due import MOST_DUE
 from boyd.store.keys import AGENTS, FREEZES, REGISTERED, WORKER_INFO, WORKERS
 from boyd.store.throttle import ANNOUNCE
@@ -50,6 +51,20 @@ def test_one_process_acquires_the_throttle_until_most_of_the_interval_is_over(
     world.passes(0.76)
     assert other.acquire(1.0)
     assert not one.acquire(1.0)
+
+
+@pytest.mark.parametrize("ahead", [0.0, 40.0, -3600.0])
+def test_heartbeats_announce_how_far_the_clock_of_redis_is_ahead(
+    world: Process, monkeypatch: pytest.MonkeyPatch, ahead: float
+) -> None:
+    clock = SimpleNamespace(time=lambda: time.time() - ahead, monotonic=time.monotonic)
+    monkeypatch.setattr(throttle, "time", clock)
+    beats = world.throttle("a")
+    for _ in range(2):
+        beats.beat(info())
+
+    (process,) = world.store.fleet.workers()
+    assert process.clock_skew == pytest.approx(ahead, abs=5)
 
 
 def test_processes_with_other_agents_have_a_throttle_of_their_own(world: Process) -> None:
