@@ -8,6 +8,7 @@ import re
 import sys
 import warnings
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Literal, TextIO, cast
 
@@ -42,24 +43,27 @@ def keep_logging() -> None:
 
 
 class _CleanStream:
-    """A stream of text that writes no secrets; all else is that of the stream beneath."""
+    """A stream of text that writes no secrets; what cannot be written, as on a full disk, is lost."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
         """Write *text* without secrets."""
-        self._stream.write(clean(text))
+        with suppress(OSError):
+            self._stream.write(clean(text))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
         """Write *lines* without secrets."""
-        for line in lines:
-            self.write(line)
+        self.write("".join(lines))
 
-    def close(self) -> None:
-        """Flush only: what one function closes, others still print to."""
-        self._stream.flush()
+    def flush(self) -> None:
+        """Write what is left."""
+        with suppress(OSError):
+            self._stream.flush()
+
+    close = flush  # what one function closes, others still print to
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -71,13 +75,7 @@ def clean_prints() -> None:
     sys.stderr = cast(TextIO, _CleanStream(sys.stderr))
 
 
-def _warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    line: str | None = None,
-) -> str:
+def _warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> str:
     """Format a library's warning without the line of code."""
     return f"{category.__name__}: {message}"
 

@@ -7,6 +7,8 @@ import logging
 import sys
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Literal
 
@@ -92,6 +94,18 @@ def test_output_of_a_plugin_shows_no_secret(
     shown = capsys.readouterr()
     assert shown.out == "the secret is [redacted]\n"
     assert shown.err == "redis://:[redacted]@host\n"
+
+
+def test_a_plugin_that_prints_to_a_full_disk_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    full = Path("/dev/full").open("w", encoding="utf-8")  # noqa: SIM115 - closing it fails, too
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, full)
+    clean_prints()
+    print("restarted", flush=True)
+    print("x" * 100_000)
+    sys.stderr.close()
+    with suppress(OSError):
+        full.close()
 
 
 @pytest.mark.parametrize("command", [worker_commands.worker, worker_commands.beat])
