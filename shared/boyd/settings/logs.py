@@ -43,7 +43,7 @@ def keep_logging() -> None:
 
 
 class _CleanStream:
-    """A stream of text that writes no secrets; what cannot be written, as on a full disk, is lost."""
+    """A stream that writes no secrets; what cannot be written, as on a full disk, is lost."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
