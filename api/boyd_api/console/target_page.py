@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from urllib.parse import quote, urlencode
 
-from flask import Response, request
+from flask import Response, redirect, request
 
 from boyd.models.incident import EventKind, Incident, TargetEvent, TargetHistory
 from boyd.text.formatting import counted
@@ -23,6 +23,7 @@ from boyd_api.console.page_request import (
 )
 from boyd_api.console.rendering import render_page
 from boyd_api.console.time_plot import HEIGHT, WIDTH, PlotBar, PlottedSeries, TimeAxis
+from boyd_api.http.problems import HttpProblem
 from boyd_api.routes import incident_routes
 from boyd_api.routes.incident_routes import DAY, IncidentsQuery, TargetAnswer
 
@@ -32,6 +33,8 @@ pages = Pages()
 _TICKS = 5
 #: The share of an incident's length that is shown around it, and the least.
 _MARGIN, _LEAST_MARGIN = 0.15, timedelta(minutes=2)
+#: The time that is shown before and after one of which no incident is on record.
+_AROUND = timedelta(minutes=30)
 
 LANES: Mapping[EventKind, str] = {
     "anomaly": "Anomalies",
@@ -105,7 +108,13 @@ def target(page: PageRequest) -> PageResult:
 def incident(page: PageRequest) -> PageResult:
     """Show an incident: what was wrong, what was done, whether it helped."""
     query, id = _read_query()
-    past_incident = incident_routes.show_incident(page.ctx, id, query)
+    try:
+        past_incident = incident_routes.show_incident(page.ctx, id, query)
+    except HttpProblem:
+        # A message may have announced it, and only the approval is still kept.
+        if address := _address_of_rest(page, query, id):
+            return redirect(address, 303)
+        raise
     since, until = past_incident.since, past_incident.until
     margin = max(_LEAST_MARGIN, (until - since) * _MARGIN)
     around = read_part(
@@ -132,6 +141,19 @@ def incident_report(page: PageRequest) -> PageResult:
     name = quote(f"incident-{query.target}-{id}.md", safe="")
     response.headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{name}"
     return response
+
+
+def _address_of_rest(page: PageRequest, query: TargetAnswer, id: str) -> str:
+    """The address of what is known of a target around a time; empty if nothing is."""
+    try:
+        at = datetime.fromisoformat(id).astimezone(UTC)
+        since, until = at - _AROUND, at + _AROUND
+    except (ValueError, OverflowError):
+        return ""
+    history = read_part(lambda: incident_routes.read_around(page.ctx, query, since, until)).value
+    if history is None or not history.agents:
+        return ""
+    return target_address(query.target, since=since.isoformat(), until=until.isoformat())
 
 
 def _vital_signs(page: PageRequest, incidents: Sequence[Incident]) -> list[VitalSign]:
@@ -206,7 +228,8 @@ def _neighbours(filter: Filter[IncidentsQuery], history: TargetHistory) -> dict[
 
 def _title(history: TargetHistory) -> str:
     open_now = sum(incident.open for incident in history.incidents)
-    text = counted(len(history.incidents), "incident") if history.incidents else "No incident"
+    number = len(history.incidents)
+    text = counted(number, "incident") if number else "No incident on record"
     return f"{text}, {open_now} open" if open_now else text
 
 

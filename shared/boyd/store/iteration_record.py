@@ -102,58 +102,58 @@ class Record:
     """The record of an iteration."""
 
     def __init__(self, fields: Mapping[str, str]) -> None:
-        self._fields = fields
+        self.fields = fields
 
     @property
     def iteration(self) -> int:
         """The iteration's number."""
-        return int(self._fields["iteration"])
+        return int(self.fields["iteration"])
 
     @property
     def id(self) -> str:
         """The iteration's id, unique within its agent even after data loss."""
-        return naming.iteration(self.iteration, self._fields.get("timeline", ""))
+        return naming.iteration(self.iteration, self.fields.get("timeline", ""))
 
     @property
     def trigger(self) -> str:
         """The trigger that began the iteration."""
-        return self._fields["trigger"]
+        return self.fields["trigger"]
 
     @property
     def started_at(self) -> datetime:
         """The start by the Redis server's clock."""
-        return from_ms(float(self._fields["startedAt"]))
+        return from_ms(float(self.fields["startedAt"]))
 
     @property
     def error(self) -> str | None:
         """The error of a failed iteration."""
-        return self._fields.get("error")
+        return self.fields.get("error")
 
     @property
     def abandoned_phase(self) -> str | None:
         """The phase in which the iteration was abandoned, if it was."""
-        return self._fields.get("abandoned")
+        return self.fields.get("abandoned")
 
     @property
     def runs(self) -> list[str]:
         """The runs that the iteration investigates."""
-        return self._fields.get("runs", "").split()
+        return self.fields.get("runs", "").split()
 
     @property
     def observers(self) -> list[str]:
         """The observer of each task, by index."""
-        observers: list[str] = json.loads(self._fields.get("observers", "[]"))
+        observers: list[str] = json.loads(self.fields.get("observers", "[]"))
         return observers
 
     @property
     def observation_texts(self) -> dict[int, str]:
         """The observations of each task as JSON text, by index."""
-        return _by_index(self._fields, "seen:")
+        return _by_index(self.fields, "seen:")
 
     @property
     def observer_errors(self) -> list[Problem]:
         """The tasks that failed and the observers that could not be planned, in order."""
-        failed = _by_index(self._fields, "fail:")
+        failed = _by_index(self.fields, "fail:")
         return [Problem.from_json(failed[index]) for index in sorted(failed)]
 
     @property
@@ -161,34 +161,34 @@ class Record:
         """Every completed run of an observer, in order."""
         names = self.observers
         runs: dict[int, ObserverRun] = {}
-        for number, run in BatchRun.of(self._fields):
+        for number, run in BatchRun.of(self.fields):
             runs.update(run.observer_runs(number, names))
         return [runs[index] for index in sorted(runs)]
 
     @property
     def phase_runs(self) -> list[PhaseRun]:
         """Every attempt at a phase, in the order of their ends."""
-        lines = self._fields.get("steps", "").splitlines()
-        other = {k[8:]: v for k, v in self._fields.items() if k.startswith("buildOf:")}
+        lines = self.fields.get("steps", "").splitlines()
+        other = {k[8:]: v for k, v in self.fields.items() if k.startswith("buildOf:")}
         return _phase_runs((line.split(" ", 4) for line in lines), other)
 
     @property
     def build(self) -> str:
         """The id of the build of the agent that started the iteration."""
-        return self._fields.get("build", "")
+        return self.fields.get("build", "")
 
     @property
     def builds(self) -> list[AgentBuild]:
         """The builds of the agent that took part, first the one that started the iteration."""
-        texts = [v for k, v in self._fields.items() if k.startswith("build:")]
+        texts = [v for k, v in self.fields.items() if k.startswith("build:")]
         builds = map(AgentBuild.from_json, texts)
         return sorted(builds, key=lambda build: build.id != self.build)
 
     @property
     def intake(self) -> list[Observation]:
         """Observations from outside; repeated ones have their number as `occurrences`."""
-        observations = _observations.validate_json(self._fields.get("intake", "[]"), extra="ignore")
-        for index, times in json.loads(self._fields.get("intakeTimes", "{}")).items():
+        observations = _observations.validate_json(self.fields.get("intake", "[]"), extra="ignore")
+        for index, times in json.loads(self.fields.get("intakeTimes", "{}")).items():
             observation = observations[int(index)]
             counted = {**(observation.metadata or {}), "occurrences": times}
             observations[int(index)] = observation.model_copy(update={"metadata": counted})
@@ -203,39 +203,39 @@ class Record:
             for index in sorted(texts)
             for o in _observations.validate_json(texts[index], extra="ignore")
         ]
-        return own + _observations.validate_json(self._fields.get("added", "[]"), extra="ignore")
+        return own + _observations.validate_json(self.fields.get("added", "[]"), extra="ignore")
 
     @property
     def problems(self) -> list[Problem]:
         """The failures of components and hooks."""
-        return _problems.validate_json(self._fields.get("problems", "[]"), extra="ignore")
+        return _problems.validate_json(self.fields.get("problems", "[]"), extra="ignore")
 
     @property
     def not_due(self) -> list[NotDue]:
         """Observers that were skipped because of their intervals."""
-        return _not_due.validate_json(self._fields.get("notDue", "[]"), extra="ignore")
+        return _not_due.validate_json(self.fields.get("notDue", "[]"), extra="ignore")
 
     @property
     def blocks(self) -> list[Refusal]:
         """The refusals of guards."""
-        return _refusals.validate_json(self._fields.get("blocks", "[]"), extra="ignore")
+        return _refusals.validate_json(self.fields.get("blocks", "[]"), extra="ignore")
 
     @property
     def situation(self) -> Situation | None:
         """The situation, after orient."""
-        text = self._fields.get("situation")
+        text = self.fields.get("situation")
         return Situation.from_json(text) if text else None
 
     @property
     def decision(self) -> Decision | None:
         """The decision, after decide."""
-        text = self._fields.get("decision")
+        text = self.fields.get("decision")
         return Decision.from_json(text) if text else None
 
     @property
     def trace(self) -> DecisionTrace | None:
         """The trace of the decision."""
-        text = self._fields.get("trace")
+        text = self.fields.get("trace")
         failures = {
             problem.id: problem.error for problem in self.problems if problem.phase == "decide"
         }
@@ -244,28 +244,28 @@ class Record:
     @property
     def situation_changes(self) -> list[Change]:
         """The changes that hooks made to the situation."""
-        return _changes.validate_json(self._fields.get("situationChanges", "[]"), extra="ignore")
+        return _changes.validate_json(self.fields.get("situationChanges", "[]"), extra="ignore")
 
     @property
     def reads(self) -> list[PluginReads]:
         """The reads of components and hooks in orient and decide."""
-        texts = [self._fields.get(f"reads:{phase}", "[]") for phase in get_args(TapedPhase)]
+        texts = [self.fields.get(f"reads:{phase}", "[]") for phase in get_args(TapedPhase)]
         return [reads for text in texts for reads in _reads.validate_json(text, extra="ignore")]
 
     @property
     def gate(self) -> Gate | None:
         """The fate of the decided action before it was executed."""
-        text = self._fields.get("gate")
+        text = self.fields.get("gate")
         return Gate.from_json(text) if text else None
 
     @property
     def action_results(self) -> list[ActionResult]:
         """The results of the actions."""
-        return _results.validate_json(self._fields.get("results", "[]"), extra="ignore")
+        return _results.validate_json(self.fields.get("results", "[]"), extra="ignore")
 
     def result(self, agent_id: str, ended_at: datetime) -> LoopResult:
         """The iteration's result for clients, only from what this iteration produced."""
-        end_ms = float(self._fields["endedAt"]) if "endedAt" in self._fields else None
+        end_ms = float(self.fields["endedAt"]) if "endedAt" in self.fields else None
         ended_at = from_ms(end_ms) if end_ms else ended_at
         return LoopResult(
             id=f"{agent_id}:{self.id}",
@@ -278,18 +278,18 @@ class Record:
             trace=self.trace,
             action_results=self.action_results,
             runs=self.runs,
-            success=self._fields.get("success", "0" if self.error else "1") == "1",
+            success=self.fields.get("success", "0" if self.error else "1") == "1",
             error=self.error,
             duration=ms_from(self.started_at, ended_at),
             started_at=self.started_at,
             ended_at=ended_at,
-            phases={k[3:]: float(v) for k, v in self._fields.items() if k.startswith("ms:")},
+            phases={k[3:]: float(v) for k, v in self.fields.items() if k.startswith("ms:")},
             phase_runs=self.phase_runs,
             observer_errors=self.observer_errors,
             observer_runs=self.observer_runs,
             not_due=self.not_due,
             problems=self.problems,
-            retries=int(self._fields.get("retries", 0)),
+            retries=int(self.fields.get("retries", 0)),
             builds=self.builds,
             situation_changes=self.situation_changes,
             gate=self.gate,

@@ -145,6 +145,17 @@ def test_a_time_without_an_incident_is_not_found(desk: Site, alice: Browser, id:
     assert alice.get(address("/console/incident", id=id)).status == 404
 
 
+def test_an_incident_of_which_only_the_approval_is_kept_leads_to_its_target(
+    past: Archive, alice: Browser
+) -> None:
+    archive_past(past, approvals=[approval("b7", 300, 3)])
+    page = alice.get(address("/console/incident", id="2026-11-25T05:00:00+00:00"))
+
+    assert page.status == 200
+    assert "No incident on record" in page.text
+    assert 'href="/console/agents/desk/approvals/b7"' in page.source
+
+
 def test_a_key_of_some_agents_sees_only_what_they_know(desk: Site, past: Archive) -> None:
     archive_past(past, [iteration(1, 1, problem(), agent_id="other")], agent_id="other")
     limited = desk.key("read", agents=["other"])

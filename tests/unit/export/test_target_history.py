@@ -19,7 +19,7 @@ from boyd.export.archive.period_iterations import READ, TargetQuery
 from boyd.export.archive.target_history import read_target
 from boyd.models import utc_now
 from boyd.models.incident import TargetHistory
-from boyd.plugin import Orienter
+from boyd.plugin import Component, Orienter, Strategy
 from boyd.testing import Lab
 from kit import assessed, plugin, seen, sees
 from past_kit import (
@@ -148,10 +148,11 @@ def test_an_undone_action_is_one_sentence(past: Archive) -> None:
     assert [event.state for event in incident.of_kind("verdict")] == ["worse, undone"]
 
 
-def recent_lab(anomalies: bool = True) -> Lab:
+def recent_lab(*components: Component) -> Lab:
     """An agent of which Redis alone knows, with anomalies on web-3."""
-    assessment = assessed("looked", source="p:sense", anomalies=[problem()] if anomalies else None)
-    parts = [sees("cpu", seen("cpu")), Orienter(name="sense", orient=lambda: assessment)]
+    assessment = assessed("looked", source="p:sense", anomalies=[problem()])
+    sense = Orienter(name="sense", orient=lambda: assessment)
+    parts = [sees("cpu", seen("cpu")), sense, *components]
     client = fakeredis.FakeRedis(server=fakeredis.FakeServer(), decode_responses=True)
     return Lab(Agent("test", plugins=[plugin(*parts)]), client=client)
 
@@ -170,6 +171,20 @@ def test_without_an_archive_redis_is_read() -> None:
 
     assert (history.iterations, len(history.incidents), history.incidents[0].open) == (3, 1, True)
     assert history.incidents[0].events[0].detail == "endpoint on web-3"
+
+
+def test_an_iteration_that_still_runs_shows_its_anomaly() -> None:
+    seen_so_far: list[TargetHistory] = []
+    look = Strategy(name="look", decide=lambda: seen_so_far.append(read_recent(lab)))
+    lab: Lab = recent_lab(look)
+    lab.run()
+    lab.run()
+
+    assert [it.iterations for it in seen_so_far] == [1, 2]
+    assert [it.incidents[0].open for it in seen_so_far] == [True, True]
+    (anomaly,) = seen_so_far[-1].incidents[0].events
+    assert (anomaly.title, anomaly.severity) == ("it answers 503", "high")
+    assert read_recent(lab).iterations == 2
 
 
 def test_an_archive_that_is_down_is_noted_and_redis_is_read() -> None:

@@ -391,8 +391,8 @@ def test_while_the_first_worker_still_executes_its_phase_is_put_back() -> None:
     record = seen[1]
 
     assert seen[0] is None
-    assert "entered" not in record._fields
-    assert record._fields["attempts"] == "0"
+    assert "entered" not in record.fields
+    assert record.fields["attempts"] == "0"
     assert lab.steps.act(1, 2), "now the outcome is known"
     lab.dispatcher.send("test", 1, 2, "complete")
     lab.deliver()

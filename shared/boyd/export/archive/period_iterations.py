@@ -88,10 +88,6 @@ class _Entry:
     name: str
     source: int | Mapping[str, str] | PastIteration
 
-    @property
-    def number(self) -> int:
-        return int(self.name.partition(".")[0])
-
 
 def read_iterations(
     query: TargetQuery, store: AgentStore, archive: ArchiveAccess, *, anyway: bool
@@ -162,7 +158,7 @@ class _PeriodReader:
             AnomalySighting(
                 agent_id=self._store.agent_id,
                 name=entry.name,
-                run=entry.number - places[entry.name],
+                run=int(entry.name.partition(".")[0]) - places[entry.name],
                 began=content[entry.name].started_at,
                 ended=content[entry.name].ended_at,
                 anomalies=content[entry.name].anomalies_on(self._query.target),
@@ -192,15 +188,19 @@ class _PeriodReader:
         return (newest or 0.0) - SLACK
 
     def _list_recent(self, since: float) -> None:
-        """List what the archive does not have yet, or at all."""
-        archived = {entry.name for entry in (*self._with_target, *self._without)}
+        """List what the archive does not have yet, and what is in flight and was assessed."""
+        listed = {entry.name for entry in (*self._with_target, *self._without)}
         work, until = self._store.ended_work, exact_ms(self._query.until)
+        current = self._store.iterations.current()  # first, as it may end meanwhile
         places = work.newest("iteration", since, until, _RECENT)
         records = list(work.within_budget("iteration", [name for name, _ in places]))
         if len(records) < len(places) or len(places) == _RECENT:
             self._missing = "Redis has more of them than one answer may hold"
+        if current and "situation" in current.fields and current.started_at < self._query.until:
+            records.insert(0, {"endedAt": str(until), **current.fields})
         for fields in reversed(records):
-            if "endedAt" in fields and (name := Record(fields).id) not in archived:
+            if "endedAt" in fields and (name := Record(fields).id) not in listed:
+                listed.add(name)
                 iteration = self._with_target_of(fields)
                 entries = self._with_target if iteration else self._without
                 entries.append(_Entry(name, iteration or fields))
