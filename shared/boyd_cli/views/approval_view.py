@@ -212,7 +212,7 @@ def _rows(item: ApprovalItem, now: datetime) -> Iterator[tuple[str, str]]:
     yield "target", item.target
     yield "undoes", item.undoes or ""
     yield "why", item.decision.rationale
-    yield "done before", item.done_before
+    yield "done before it was asked", item.done_before
     for hold in item.in_flight:
         yield "in flight", hold.course
     for reason in item.instead_of:

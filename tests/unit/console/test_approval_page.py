@@ -125,8 +125,10 @@ def test_an_approval_says_what_was_done_to_its_target_before(alice: Browser, des
     past = "k8s:restart (12 min earlier): effective; k8s:scale (3 h earlier): worse"
     desk.lab.client.hset(f"boyd:{{desk}}:approval:{id}", "doneBefore", past)
 
-    assert f"Done before on this target: {past}" in alice.get(page_of(id)).text
-    assert "before: k8s:restart (12 min earlier): effective seen" in alice.get("/console/").text
+    page = alice.get(page_of(id)).text
+    assert re.search(f"before this was asked, [^,.]* ago : {re.escape(past)}", page)
+    inbox = alice.get("/console/").text
+    assert "before it was asked: k8s:restart (12 min earlier): effective seen" in inbox
 
 
 def test_an_approval_shows_what_is_in_flight_on_the_same_target(alice: Browser, desk: Site) -> None:
