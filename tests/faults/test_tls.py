@@ -94,6 +94,24 @@ def test_a_certificate_that_has_expired_is_named_as_such(tmp_path: Path) -> None
     assert "expired" in str(refusal)
 
 
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"SSH-2.0-OpenSSH\r\n"])
+def test_another_program_at_the_port_of_redis_is_named_as_such(answer: bytes) -> None:
+    class Stranger(BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.sendall(answer)
+            self.request.recv(65536)
+
+    with TCPServer(("127.0.0.1", 0), Stranger) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        refusal = refusal_by(f"redis://127.0.0.1:{server.server_address[1]}/0")
+        server.shutdown()
+        thread.join()
+
+    assert "another program" in str(refusal)
+    assert "port" in refusal.advice
+
+
 @pytest.mark.parametrize("scheme", ["redis", "rediss"])
 def test_a_server_that_hangs_up_at_once_is_named_as_such(scheme: str) -> None:
     with TCPServer(("127.0.0.1", 0), BaseRequestHandler) as server:

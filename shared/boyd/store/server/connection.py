@@ -314,7 +314,7 @@ def translate_errors(key: str | None = None) -> Iterator[None]:
     Raises:
         StoreUnavailable: Redis did not answer.
         StoreLoginRefused: Redis refused user or password.
-        StoreConnectionFailed: it hangs up, or one does not accept the certificate of the other.
+        StoreConnectionFailed: it hangs up, is no Redis, or a certificate is not accepted.
         StoreReadOnly: Redis takes no writes now.
         ForeignKey: a key that the whole deployment needs holds another type.
         StoreError: Redis answered with an error.
@@ -327,7 +327,7 @@ def translate_errors(key: str | None = None) -> Iterator[None]:
         raise StoreLoginRefused(f"Redis refuses the login: {reason}") from error
     except WritesRefused as error:
         raise StoreReadOnly(f"Redis does not accept writes: {error}") from error
-    except (redis.ConnectionError, redis.TimeoutError) as error:
+    except (redis.ConnectionError, redis.TimeoutError, redis.InvalidResponse) as error:
         raise outage(error) from error
     except redis.RedisError as error:
         if is_full(error):

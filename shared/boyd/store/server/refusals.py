@@ -37,6 +37,9 @@ def is_moving(error: redis.RedisError) -> bool:
 
 def outage(error: redis.RedisError) -> StoreUnavailable:
     """The error to report when *error* has prevented or ended a connection."""
+    if isinstance(error, redis.InvalidResponse):
+        advice = "check its host and port in BOYD_REDIS_URL"
+        return StoreConnectionFailed("another program answers instead of Redis", advice)
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, ssl.SSLError):
         cause = cause.__cause__ or cause.__context__
