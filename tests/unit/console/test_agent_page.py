@@ -12,6 +12,7 @@ import fakeredis
 import pytest
 
 from api_kit import Site
+from boyd import naming
 from boyd.models import Budget, ObserverHealth, Phase, Sandbox, utc_now
 from boyd.models.responses import IterationSummary, ObserverState
 from boyd.plugin import Action
@@ -20,7 +21,7 @@ from boyd.testing import Lab
 from boyd_api.console.agent_page import observer_rows
 from boyd_api.console.charts import ring, strip
 from console_kit import Browser
-from kit import Recorder, agent, choice, chooses, fails, reads, seen, sees
+from kit import Recorder, agent, choice, chooses, fails, overdue, reads, seen, sees
 from past_kit import problem
 
 HOSTILE = "<script>alert(1)</script>\u202e" + "x" * 10_000
@@ -80,6 +81,20 @@ def test_the_beginning_of_an_open_incident_is_apart_from_its_reason(server: Any)
     page = Browser(site, site.key("admin", person=True)).get(PAGE)
     site.services.stop()
     assert "Open incident : nothing is being done , began" in page.text
+
+
+def test_a_rollback_is_not_taken_for_another_execution(server: Any) -> None:
+    redis = fakeredis.FakeRedis(server=server, decode_responses=True)
+    action = Recorder().action(verify=lambda: "worse", rollback=lambda: "undone")
+    lab = Lab(agent(chooses(choice()), action), client=redis)
+    lab.run()
+    [execution] = lab.store.executions.page(1).executions
+    overdue(lab, naming.verification(execution.id))
+    site = Site(lab, server)
+    text = Browser(site, site.key("admin", person=True)).get(PAGE).text
+    site.services.stop()
+    assert "succeeded undo of p:do" in text
+    assert text.count("undo of") == 1
 
 
 def test_an_agent_whose_approvals_others_answer_does_not_wait_for_the_reader(

@@ -188,6 +188,7 @@
       }
       const seconds = (now - Date.parse(each.dateTime)) / 1000;
       let text = seconds > -1 ? `${span(seconds)} ago` : `in ${span(-seconds)}`;
+      if ("due" in each.dataset && seconds > -1) text = seconds < 2 ? "now" : `was due ${text}`;
       if ("left" in each.dataset) text = seconds < 0 ? span(-seconds) : "0 s";
       if (each.textContent !== text) each.textContent = text;
     }
