@@ -70,6 +70,7 @@ def test_the_problem_what_waits_and_what_was_done_come_before_the_ring(
     order = ["Waits for you", "What is wrong", "What waits", "What was done", 'class="ring"']
     places = [page.source.index(text) for text in order]
     assert places == sorted(places)
+    assert "1 observer run failed (p:fails): what may be over is shown until" in page.text
     assert "waits for an answer" in page.text.partition("Waits for you : ")[2][:60]
 
 
