@@ -56,28 +56,12 @@ def test_the_timeline_shows_the_faults_of_a_schedule() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "seed", "outages"),
+    ("name", "seed", "faults"),
     [
         ("effect", 12, [Fault("outage", "begin", 1, 8.0)]),
         ("proposers", 1795710166894, [Fault("outage", "begin", 2, 3.074)]),
         ("effect", 12, [Fault("outage", "begin", 1, 60.0)]),
         ("proposers", 1795763108220, [Fault("outage", "begin", each, 5.615) for each in (1, 2)]),
-    ],
-    ids=["in an iteration", "without any", "of a minute", "twice"],
-)
-def test_an_outage_before_the_first_sweep_loses_no_result(
-    name: str, seed: int, outages: list[Fault]
-) -> None:
-    outcome = run(SCENARIOS[name], seed, outages)
-
-    assert outcome.violations == ()
-    for outage in outages:
-        assert [line for line in outcome.timeline if f"*** {outage}" in line]
-
-
-@pytest.mark.parametrize(
-    ("name", "seed", "faults"),
-    [
         (
             "procedure",
             1795770899003,
@@ -87,21 +71,21 @@ def test_an_outage_before_the_first_sweep_loses_no_result(
             ],
         ),
         ("effect", 178595, [Fault("clock", "enter_phase", 10, -3952.87)]),
-        (
-            "effect",
-            1795772051955,
-            [Fault("outage", "renew_job", number, 1.138) for number in (2, 3)],
-        ),
+        ("effect", 1795772051955, [Fault("outage", "renew_job", each, 1.138) for each in (2, 3)]),
         ("effect", 779858, [Fault("outage", "renew_lease", 4, 2.364)]),
     ],
     ids=[
-        "a procedure ends",
-        "an order waits for its turn",
+        "a result is kept in an outage within an iteration",
+        "and in one without any",
+        "and in one of a minute",
+        "and in two",
+        "a procedure ends after a step of the clock",
+        "an order waits for its turn after one",
         "leases hold over two outages",
         "and over one that is most of a lease",
     ],
 )
-def test_after_a_step_of_the_clock_and_short_outages_all_goes_on(
+def test_schedules_that_once_violated_an_invariant_violate_none(
     name: str, seed: int, faults: list[Fault]
 ) -> None:
     outcome = run(SCENARIOS[name], seed, faults)
