@@ -22,9 +22,8 @@ from boyd.intake.sender_checks import SenderRefused, check_sender
 from boyd.models import ApiKey, ApprovalItem, ApprovalOutcome
 from boyd.plugin.http_session import Session
 from boyd.plugins.notifier.message import approval_message
-from boyd.runtime import Resolution
 from boyd.settings.intake_settings import HmacAuth
-from boyd.store import DEPLOYMENT, Verdict
+from boyd.store import DEPLOYMENT, Resolution, Verdict
 from boyd.store.login_sessions import digest
 from boyd_api.console.declared_pages import PageResult
 from boyd_api.console.page_request import PageRequest

@@ -69,7 +69,7 @@ from boyd.store.holds import NewHold
 from boyd.store.investigations import Origin
 from boyd.store.login_sessions import digest
 from boyd.store.server.connection import Client
-from boyd.store.server.scripts import ScriptCall, Scripts, source_of
+from boyd.store.server.scripts import Reads, ScriptCall, Scripts, source_of
 from harness import patient_client
 from kit import LAX, READS, execution_request, person, seen, slot_around
 from lua_scripts import NAMES
@@ -229,8 +229,8 @@ def trial(
     def tried_each(self: Scripts, calls: list[ScriptCall]) -> list[Any]:
         return [tried(self, call) for call in calls]
 
-    def tried_and_read(self: Scripts, call: ScriptCall, hash_key: str) -> Any:
-        return made(call, lambda: run_and_read(self, call, hash_key))
+    def tried_and_read(self: Scripts, call: ScriptCall, add_reads: Reads) -> Any:
+        return made(call, lambda: run_and_read(self, call, add_reads))
 
     monkeypatch.setattr(Scripts, "run", tried)
     monkeypatch.setattr(Scripts, "run_each", tried_each)

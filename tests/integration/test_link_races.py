@@ -10,10 +10,10 @@ import pytest
 
 from boyd.models import Actor, ApprovalPolicy, Decision, Proposal, utc_now
 from boyd.models.actor import GroupRights
-from boyd.runtime import Resolution, Resolver
+from boyd.runtime import Resolver
 from boyd.runtime.approvals import enqueue_approval
 from boyd.security.links import LinkSigner
-from boyd.store import Store
+from boyd.store import Resolution, Store
 from boyd.testing.lab import ManualDispatcher
 from harness import patient_client
 

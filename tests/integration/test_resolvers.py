@@ -12,8 +12,8 @@ import pytest
 
 from boyd.models import ApprovalItem, ApprovalPolicy, Autonomy, Decision, Proposal, RunRequest
 from boyd.models.actor import GroupRights
-from boyd.runtime import Resolution, Resolver
-from boyd.store import AgentStore, ItemAnswer, Retention, Store
+from boyd.runtime import Resolver
+from boyd.store import AgentStore, ItemAnswer, Resolution, Retention, Store
 from boyd.testing import TESTER, Lab, ManualDispatcher
 from harness import patient_client
 from kit import LAX, Recorder, agent, choice, chooses, person

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -9,6 +10,7 @@ from typing import Any
 from unittest import mock
 
 import fakeredis
+import redis
 from flask import Flask
 from pydantic import BaseModel, Field
 from werkzeug.routing import Map
@@ -32,6 +34,7 @@ from boyd.settings.process_settings import Settings, load_settings
 from boyd.store import Retention, Store
 from boyd.testing import Lab
 from boyd_api.app import create_app
+from boyd_api.http import services
 from boyd_api.http.services import Services
 from harness import wait_until
 from kit import Recorder, agent, choice, chooses, reads, seen, sees
@@ -138,6 +141,30 @@ class Site:
         headers = {**self.admin, **more.pop("headers", {})}
         return self.client.open(f"/api/v0{path}", method=method, headers=headers, **more)
 
+    def round_trips(self, ask: Callable[[], Any]) -> int:
+        """Count the round trips of *ask* to Redis.
+
+        The first time, it also reads the agents, and sends scripts.
+        """
+        here, count = threading.get_ident(), 0
+
+        def counted(real: Any) -> Any:
+            def execute(*args: Any, **options: Any) -> Any:
+                nonlocal count
+                count += threading.get_ident() == here
+                return real(*args, **options)
+
+            return execute
+
+        alone, together = fakeredis.FakeRedis.execute_command, redis.client.Pipeline.execute
+        with (
+            mock.patch.object(fakeredis.FakeRedis, "execute_command", counted(alone)),
+            mock.patch.object(redis.client.Pipeline, "execute", counted(together)),
+            mock.patch.object(services, "_FRESH", 3600),
+        ):
+            ask()
+        return count
+
     def while_it_waits(self, ask: Callable[[], Any]) -> Any:
         """The answer of *ask*, to which workers come only when it has begun to wait."""
         self.dispatcher.held = True
@@ -154,6 +181,7 @@ class Site:
         action: str = "desk:publish",
         ttl: float = 3600,
         risk: Level | None = "low",
+        concurrency: int | None = None,
         **policy: Any,
     ) -> str:
         """A new pending approval of the agent `desk`, which takes what *policy* says; its id."""
@@ -166,6 +194,7 @@ class Site:
             loop_iteration=1,
             risk=risk,
             target=text if len(text) < 100 else "",
+            concurrency=concurrency,
             required=ApprovalPolicy(**policy),
         )
         return self.lab.store.approvals.enqueue(proposal, Retention(ttl=ttl))

@@ -19,8 +19,7 @@ from boyd.models import (
     ProcedureRecord,
     describe_outcome,
 )
-from boyd.runtime import Resolution
-from boyd.store import Verdict
+from boyd.store import Resolution, Verdict
 from boyd_api.console.agent_page import read_vital_signs
 from boyd_api.console.declared_pages import PageResult, Pages
 from boyd_api.console.inbox_list import ANSWERABLE, InboxFilter, InboxList

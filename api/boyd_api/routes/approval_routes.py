@@ -18,8 +18,7 @@ from boyd.models import (
     TrackRecordList,
 )
 from boyd.models.responses import Resolved, RevokedAutonomy
-from boyd.runtime import Resolution
-from boyd.store import Verdict
+from boyd.store import Resolution, Verdict
 from boyd_api.http.problems import HttpProblem, ProblemDocument, not_found
 from boyd_api.http.request_context import PageQuery, RequestContext, WaitQuery
 from boyd_api.http.routing import JsonResponse, Routes

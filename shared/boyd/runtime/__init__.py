@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from boyd.messaging.dispatcher import BatchHint, Dispatcher
-from boyd.runtime.approvals.approval_gateway import Resolution, Resolver
+from boyd.runtime.approvals.approval_gateway import Resolver
 from boyd.runtime.autonomy.case_waits import WaitHandler
 from boyd.runtime.ending import Abandoner, Abandonment, retire, revoke
 from boyd.runtime.engine import Engine, EngineSettings, Post, Processes
@@ -33,7 +33,6 @@ __all__ = [
     "Leases",
     "Post",
     "Processes",
-    "Resolution",
     "Resolver",
     "Sweeper",
     "job_runner",

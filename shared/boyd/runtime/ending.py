@@ -26,13 +26,11 @@ from boyd.models import (
     RunResult,
     RunStatus,
 )
-from boyd.models.actor import GroupRights
 from boyd.models.investigation import Ended, Ending
 from boyd.models.responses import Retired, RevokedAgent
 from boyd.phases import action_call
 from boyd.phases.gate import conclude, judge, refuse
 from boyd.phases.phase_context import PhaseContext
-from boyd.runtime.approvals.approval_gateway import Resolver
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.job_runner import Done
 from boyd.runtime.triggers import Launcher
@@ -357,19 +355,13 @@ def retire(
     agent.audit_trail.append(
         "agent.retired", actor, before="in service", after="retired", note=reason
     )
-    resolver = Resolver(agent, dispatcher, entry.retention, rights=GroupRights())
-    # Whoever may retire an agent may end all that waits for it.
-    unlimited = actor.patched({"rights": None})
-    withdrawn = [
-        resolver.answer(item.id, "withdrawn", unlimited, _NOTE).counts
-        for item in pending_approvals(agent)
-    ]
+    withdrawn = _withdraw_all(agent, actor, _NOTE, entry.retention)
     cancelled = [
         agent.runs.cancel(run.id, actor, entry.retention, _NOTE) is None
         for run in _open_runs(agent)
     ]
     Abandoner(agent, dispatcher, entry.retention).abandon(_NOTE, actor, last=True)
-    return Retired(agent_id=entry.id, approvals=sum(withdrawn), runs=sum(cancelled))
+    return Retired(agent_id=entry.id, approvals=withdrawn, runs=sum(cancelled))
 
 
 def pending_approvals(agent: AgentStore) -> Iterator[ApprovalItem]:
@@ -414,19 +406,17 @@ def revoke(store: Store, agent_id: str, actor: Actor, reason: str | None = None)
     return RevokedAgent(
         agent_id=agent_id,
         revoked=agent.loop_control.status().revoked,
-        approvals=_withdraw_all(agent, actor),
+        approvals=_withdraw_all(agent, actor, _REVOCATION_NOTE, agent.retention()),
         investigations=_cancel_all(agent, actor),
     )
 
 
-def _withdraw_all(agent: AgentStore, actor: Actor) -> int:
-    approvals, retention = agent.approvals, agent.retention()
-    answer = ItemAnswer("withdrawn", actor, _REVOCATION_NOTE)
-    outcomes = [
-        approvals.resolve(item.id, answer, item.required, retention)
+def _withdraw_all(agent: AgentStore, actor: Actor, note: str, retention: Retention) -> int:
+    answer = ItemAnswer("withdrawn", actor, note)
+    return sum(
+        agent.approvals.resolve(item.id, answer, item.required, retention).counts
         for item in pending_approvals(agent)
-    ]
-    return sum(outcome.counts for outcome in outcomes)
+    )
 
 
 def _cancel_all(agent: AgentStore, actor: Actor) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from boyd.store.acknowledgements import Acknowledged
 from boyd.store.agent_store import AgentStore
 from boyd.store.api_keys import Admission, ApiKeys
-from boyd.store.approvals import ItemAnswer, Verdict, fingerprint, read_item
+from boyd.store.approvals import ItemAnswer, Resolution, Verdict, fingerprint, read_item
 from boyd.store.audit_chain import Sealing
 from boyd.store.audit_trail import Audit
 from boyd.store.calls import read_call
@@ -82,6 +82,7 @@ __all__ = [
     "ProcedureStore",
     "Record",
     "ReservedAnswer",
+    "Resolution",
     "Retention",
     "Retry",
     "RunEnding",

@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 from boyd import naming
-from boyd.errors import ActionHeld, ActionsFrozen, AgentRevoked, UnreadableRecord
+from boyd.errors import ActionHeld, AgentRevoked, UnreadableRecord
 from boyd.models import (
     FROZEN,
     REVOKED,
@@ -90,6 +90,20 @@ NO_DEADLINE = 4e12
 DENIAL = 3600.0
 #: Seconds to remember the situation that asked for an item.
 WATCHED = 30 * 86400
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """The outcome of an answer, the approval after it, and why rights or a freeze refuse it."""
+
+    outcome: ApprovalOutcome
+    item: ApprovalItem | None
+    reason: str = ""
+
+    @property
+    def counts(self) -> bool:
+        """True if the answer was accepted."""
+        return self.outcome.counts
 
 
 @dataclass(frozen=True)
@@ -240,14 +254,11 @@ class Approvals:
 
     def resolve(
         self, approval_id: str, answer: ItemAnswer, policy: ApprovalPolicy, retention: Retention
-    ) -> ApprovalOutcome:
+    ) -> Resolution:
         """Answer a pending item; exactly one answer resolves it.
 
         *policy* sets how many approvals an item needs. The last one also queues the execution,
         in the same step, unless there is a result already.
-
-        Raises:
-            ActionsFrozen: it would be approved while the agent is frozen or revoked.
         """
         by, result = answer.by, answer.result
         options = {
@@ -267,8 +278,8 @@ class Approvals:
             options["link_until"] = to_ms(answer.link_until)
         if result is not None:
             options["done"] = result.state
-        resolve = partial(
-            self._scripts.run,
+        call = partial(
+            self._scripts.call,
             "resolve_approval",
             approval=self._keys.approval(approval_id),
             id=approval_id,
@@ -277,13 +288,16 @@ class Approvals:
             retention=retention.limits(),
             fields=_updates(by, answer.note, result),
         )
-        outcome, *reason = resolve(options=options)
+        run, reads = self._scripts.run_and_read, partial(self._add_reads, [approval_id])
+        (outcome, *reason), replies = run(call(options=options), reads)
         if outcome == "unconfirmed":
             FreezeCopy(self._client, self._scripts).compare()
-            outcome, *reason = resolve(options={**options, "compared": True})
+            (outcome, *reason), replies = run(call(options={**options, "compared": True}), reads)
+        item = next(iter(self._in_flight.show_in(self._items([approval_id], replies))), None)
         if reason:
-            raise ActionsFrozen(f"{FROZEN if outcome == 'frozen' else REVOKED}: {reason[0]}")
-        return ApprovalOutcome(outcome)
+            text = f"{FROZEN if outcome == 'frozen' else REVOKED}: {reason[0]}"
+            return Resolution(ApprovalOutcome.FROZEN, item, text)
+        return Resolution(ApprovalOutcome(outcome), item)
 
     def keys_of_votes(self, items: Iterable[ApprovalItem]) -> dict[str, ApiKey | None]:
         """The keys with which pending items were approved, by id; None for a revoked one."""
@@ -336,10 +350,10 @@ class Approvals:
         while self._scripts.run("date_approvals", ttl=ttl, keep=keep) >= EXPIRED_AT_ONCE:
             pass
 
-    def get(self, approval_id: str) -> ApprovalItem | None:
-        """One item."""
+    def get(self, approval_id: str, in_flight: bool = True) -> ApprovalItem | None:
+        """One item; with *in_flight* it has the executions that it waits for."""
         items = self._read([approval_id])
-        return items[0] if items else None
+        return next(iter(self._in_flight.show_in(items) if in_flight else items), None)
 
     def page(self, limit: int, cursor: str | None = None, history: bool = True) -> ApprovalQueue:
         """Pending items by deadline and resolved ones, newest first; up to *limit* each.
@@ -414,32 +428,39 @@ class Approvals:
 
     def some(self, approval_ids: list[str]) -> list[ApprovalItem]:
         """The items with these ids; those that are gone or cannot be read are left out."""
-        return self._read(approval_ids, passing_over=True)
+        return self._in_flight.show_in(self._read(approval_ids, passing_over=True))
 
     def _read(self, ids: list[str], passing_over: bool = False) -> list[ApprovalItem]:
         if not ids:
             return []
         with translate_errors():
             pipe = self._client.pipeline(transaction=False)
-            for approval_id in ids:
-                pipe.hgetall(self._keys.approval(approval_id))
-                pipe.zscore(self._keys.approvals_pending, approval_id)
-            pipe.time()
-            pipe.get(self._keys.symptoms)
-            *replies, now, sight = replies_by_type(pipe)
+            self._add_reads(ids, pipe)
+            replies = replies_by_type(pipe)
+        return self._items(ids, replies, passing_over)
+
+    def _add_reads(self, ids: Iterable[str], pipe: Any) -> None:
+        for approval_id in ids:
+            pipe.hgetall(self._keys.approval(approval_id))
+            pipe.zscore(self._keys.approvals_pending, approval_id)
+        pipe.time()
+        pipe.get(self._keys.symptoms)
+
+    def _items(
+        self, ids: Iterable[str], replies: Sequence[Any], passing_over: bool = False
+    ) -> list[ApprovalItem]:
+        """The items with *ids*, from the replies to `_add_reads`."""
+        *halves, now, sight = replies
         moment = _Moment(_ms(now), _open_symptoms(sight))
-        rows = zip(replies[::2], replies[1::2], strict=True)
-        present = [
-            (id, row) for id, row in zip(ids, rows, strict=True) if "status" in (row[0] or ())
-        ]
+        rows = zip(ids, halves[::2], halves[1::2], strict=True)
+        present = [row for row in rows if "status" in (row[1] or ())]
         if not passing_over:
-            return self._in_flight.show_in([_read_at(moment, *row) for _, row in present])
+            return [_read_at(moment, fields, at) for _, fields, at in present]
         read = [
             readable(f"approval {id}", partial(_read_at, moment, at=at), fields)
-            for id, (fields, at) in present
+            for id, fields, at in present
         ]
-        items = [item for item in read if item is not None]
-        return self._in_flight.show_in(items)
+        return [item for item in read if item is not None]
 
     def _read_page(
         self, budget: ByteBudget, places: Sequence[Place], limit: int, position: Position
@@ -448,8 +469,7 @@ class Approvals:
         hashes = list(budget.read("approval", [name for name, _ in places]))
         with translate_errors():
             pipe = self._client.pipeline(transaction=False)
-            pipe.time()
-            pipe.get(self._keys.symptoms)
+            self._add_reads([], pipe)
             now, sight = replies_by_type(pipe)
         moment = _Moment(_ms(now), _open_symptoms(sight))
         read = [

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from operator import methodcaller
 from typing import Any, Literal
 
 from boyd.models import (
@@ -116,6 +117,7 @@ class Iterations:
         self._client = client
         self._scripts = scripts
         self._keys = keys
+        self._add_record = methodcaller("hgetall", keys.iteration)
         self._attempts = timing.attempts
         self._queue_timeout = timing.queue_timeout_ms
         self._resend_after = timing.resend_after_ms
@@ -138,7 +140,7 @@ class Iterations:
             fields=fields,
         )
         if not fields:
-            reply, record = self._scripts.run_and_read(call, self._keys.iteration)
+            reply, [record] = self._scripts.run_and_read(call, self._add_record)
             return _read_entry(reply, record, iteration, epoch, phase, worker)
         reply = self._scripts.run_call(call)
         if reply[0] != "ok":
@@ -150,7 +152,7 @@ class Iterations:
         call = self._scripts.call(
             "enter_orient", n=iteration, epoch=epoch, worker=worker, lease=self._lease
         )
-        reply, record = self._scripts.run_and_read(call, self._keys.iteration)
+        reply, [record] = self._scripts.run_and_read(call, self._add_record)
         entry = _read_entry(reply, record, iteration, epoch, "orient", worker)
         return replace(entry, runs=[pairs(run) for run in reply[2]]) if entry else None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -592,6 +593,42 @@ def test_an_approval_with_a_key_that_was_revoked_since_does_not_count(
     assert "approval.vote-dropped" in [one["kind"] for one in desk.get("/audit").json["entries"]]
     desk.post(f"/approvals/{id}/approve", {}, headers=cid)
     assert done == ["publish news"]
+
+
+# What an answer costs
+
+
+@pytest.mark.parametrize(
+    ("path", "concurrency", "trips"),
+    [
+        # The key; the approval; the answer, with the approval after it.
+        ("deny", 1, 3),
+        ("withdraw", 1, 3),
+        ("approve?wait=0", None, 3),
+        # What it waits for.
+        ("approve?wait=0", 1, 4),
+    ],
+)
+def test_an_answer_takes_few_round_trips(
+    desk: Site, path: str, concurrency: int | None, trips: int
+) -> None:
+    desk.dispatcher.held = True
+
+    def answer(id: str) -> None:
+        assert desk.post(f"/approvals/{id}/{path}").status_code in (200, 202)
+
+    ids = [desk.waiting(f"{number}", concurrency=concurrency) for number in range(3)]
+    counts = [desk.round_trips(partial(answer, id)) for id in ids]
+
+    assert min(counts) == trips
+
+
+def test_each_of_several_answers_takes_two_round_trips(desk: Site) -> None:
+    def trips(number: int) -> int:
+        ids = [desk.waiting(f"{number} {other}") for other in range(number)]
+        return desk.round_trips(lambda: desk.post("/approvals/deny", {"ids": ids}))
+
+    assert min(trips(9) for _ in range(3)) - min(trips(4) for _ in range(3)) == 5 * 2
 
 
 # Acknowledgements

@@ -51,6 +51,16 @@ def test_the_addressee_answers_without_a_login(
     assert done == ["publish news"]
 
 
+def test_an_answer_takes_two_round_trips(desk: Site, signer: LinkSigner) -> None:
+    def trips(text: str) -> int:
+        browser, link = Browser(desk), link_to(desk, signer, desk.waiting(text, links="bearer"))
+        form = browser.get(link).form(link)
+        return desk.round_trips(lambda: browser.send(form, follow=False, verb="deny"))
+
+    # The approval; the answer. The first sends the script, too.
+    assert min(map(trips, "abc")) == 2
+
+
 def test_looking_a_thousand_times_changes_nothing(
     desk: Site, signer: LinkSigner, done: list[str]
 ) -> None:

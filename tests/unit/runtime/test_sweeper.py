@@ -15,7 +15,7 @@ from boyd.models import Autonomy, Fence
 from boyd.runtime import Sweeper, sweep_all
 from boyd.store import PhaseEntry
 from boyd.store.due import MOST_DUE
-from boyd.store.server.scripts import ScriptCall, Scripts
+from boyd.store.server.scripts import Reads, ScriptCall, Scripts
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, execution_request, seen, sees
 
@@ -304,11 +304,11 @@ def test_a_phase_that_is_lost_before_its_record_is_read_is_not_entered(
     lab.deliver(until=lambda: lab.dispatcher.hints[0][0] == phase)
     iterations = lab.store.iterations
 
-    def apart(self: Scripts, call: ScriptCall, hash_key: str) -> tuple[Any, Any]:
+    def apart(self: Scripts, call: ScriptCall, add_reads: Reads) -> tuple[Any, Any]:
         reply = self.run(call)
         assert reply[0] == "ok"
         meanwhile(lab)
-        return reply, lab.client.hgetall(hash_key)
+        return reply, [add_reads(lab.client)]
 
     monkeypatch.setattr(Scripts, "run_and_read", apart)
     if phase == "start":

@@ -118,10 +118,10 @@ def test_a_link_ends_with_its_deadline_even_between_the_check_and_the_answer() -
     assert problem(lab, ended) == LinkProblem.EXPIRED
     assert lab.resolver.answer_link(ended, "approved").outcome == "link-refused"
     answer = ItemAnswer("approved", ended.actor(), link_until=ended.deadline)
-    outcome = lab.store.approvals.resolve(
+    resolution = lab.store.approvals.resolve(
         ended.approval_id, answer, ApprovalPolicy(), lab.engine.retention
     )
-    assert outcome == "link-refused"
+    assert resolution.outcome == "link-refused"
     assert pending(lab).status == "pending"
 
 

@@ -223,6 +223,16 @@ def test_a_button_opens_a_confirmation_and_its_submission_answers(
     assert (entry.who, entry.address) == ("alice", f"slack:{ALICE}")
 
 
+def test_an_answer_takes_six_round_trips(site: Site, slack: Slack, alice: Any) -> None:
+    def trips(text: str) -> int:
+        post_message(site, slack, site.waiting(text))
+        send(site, slack.click("boyd.deny"))
+        return site.round_trips(lambda: send(site, slack.submission()))
+
+    # It is not replayed; the account; its key; the approval; again, to answer; the answer.
+    assert min(map(trips, "abc")) == 6
+
+
 def test_a_confirmation_shows_the_parameters_whole(
     site: Site, slack: Slack, alice: Any, done: list[str]
 ) -> None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from boyd import naming
-from boyd.errors import ActionHeld, ActionsFrozen
+from boyd.errors import ActionHeld
 from boyd.messaging.dispatcher import Dispatcher
 from boyd.models import Actor, ApprovalItem, ApprovalOutcome, Proposal, Vote, utc_now
 from boyd.models.actor import GroupRights
 from boyd.security.approval_signatures import ApprovalSigner
 from boyd.security.links import AnswerLink, LinkProblem
-from boyd.store import AgentStore, ItemAnswer, Retention, Verdict
+from boyd.store import AgentStore, ItemAnswer, Resolution, Retention, Verdict
 from boyd.store.approvals import Approvals
 
 
@@ -69,23 +69,6 @@ class StoredApprovalGateway:
         return self._approvals.item_proposed_by(execution_id)
 
 
-@dataclass(frozen=True)
-class Resolution:
-    """The outcome of an answer, and the approval afterwards.
-
-    `reason` says why rights or a freeze refuse it.
-    """
-
-    outcome: ApprovalOutcome
-    item: ApprovalItem | None
-    reason: str = ""
-
-    @property
-    def counts(self) -> bool:
-        """True if the answer was accepted."""
-        return self.outcome.counts
-
-
 class Resolver:
     """Resolves one agent's approvals, from any process; needs no plugins.
 
@@ -122,7 +105,7 @@ class Resolver:
         With a *version* the item must still have it. Repeating the same *request* gives the same
         answer.
         """
-        item = self._store.approvals.get(approval_id)
+        item = self._store.approvals.get(approval_id, in_flight=False)
         return self._answer(approval_id, item, ItemAnswer(verdict, by, note, version, request))
 
     def answer_link(
@@ -136,7 +119,7 @@ class Resolver:
 
         The outcome is `LINK_REFUSED` when the link has ended or the item needs a login.
         """
-        item = self._store.approvals.get(link.approval_id)
+        item = self._store.approvals.get(link.approval_id, in_flight=False)
         problem = link.problem(item, self._store.clock.now())
         if problem in (LinkProblem.EXPIRED, LinkProblem.LOGIN_NEEDED):
             return Resolution(ApprovalOutcome.LINK_REFUSED, item)
@@ -152,24 +135,21 @@ class Resolver:
         approvals, approves = self._store.approvals, answer.verdict == "approved"
         # A stolen key may have approved before it was revoked.
         if approves and approvals.drop_votes(approval_id, self._invalid_votes(item)):
-            item = approvals.get(approval_id) or item
+            item = approvals.get(approval_id, in_flight=False) or item
         if item.status == "pending":
             permission = self._rights.judge(answer.by, "approve", item.action_id, item.target)
             if not permission.allowed:
-                return Resolution(ApprovalOutcome.FORBIDDEN, item, permission.reason)
+                outcome = ApprovalOutcome.FORBIDDEN
+                return Resolution(outcome, approvals.get(item.id), permission.reason)
             if refusal := _refusal(item, answer):
-                return Resolution(refusal, item)
+                return Resolution(refusal, approvals.get(item.id))
         if self._signer and approves:
             vote = self._signer.sign(item, Vote.of(answer.by, answer.note, utc_now()))
             answer = replace(answer, vote=vote)
-        try:
-            outcome = approvals.resolve(approval_id, answer, item.required, self._retention)
-        except ActionsFrozen as frozen:
-            return Resolution(ApprovalOutcome.FROZEN, item, str(frozen))
-        if outcome == ApprovalOutcome.APPROVED:
-            name = naming.approval(approval_id)
-            self._dispatcher.job(self._store.agent_id, name, 1, item.queue)
-        return Resolution(outcome, approvals.get(approval_id))
+        resolution = approvals.resolve(approval_id, answer, item.required, self._retention)
+        if resolution.outcome == ApprovalOutcome.APPROVED:
+            self._dispatcher.job(self._store.agent_id, naming.approval(item.id), 1, item.queue)
+        return resolution
 
     def _invalid_votes(self, item: ApprovalItem) -> Iterator[tuple[Vote, str]]:
         """The approvals that count no more, each with the reason."""

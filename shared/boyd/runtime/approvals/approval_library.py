@@ -16,11 +16,12 @@ from __future__ import annotations
 import getpass
 from typing import Literal
 
-from boyd.errors import StoreError
+from boyd.errors import ActionsFrozen, StoreError
 from boyd.models import (
     ActionResult,
     Actor,
     ApprovalItem,
+    ApprovalOutcome,
     ApprovalPolicy,
     ApprovalQueue,
     Proposal,
@@ -90,8 +91,10 @@ def resolve_approval(
     vote = signer.sign(item, Vote.of(actor, note, utc_now())) if signer and item else None
     answer = ItemAnswer(status, actor, note, result=result, vote=vote)
     policy = ApprovalPolicy(allow_requester=True)
-    outcome = store.approvals.resolve(approval_id, answer, policy, store.retention())
-    return store.approvals.get(approval_id) if outcome.counts else None
+    resolution = store.approvals.resolve(approval_id, answer, policy, store.retention())
+    if resolution.outcome == ApprovalOutcome.FROZEN:
+        raise ActionsFrozen(resolution.reason)
+    return resolution.item if resolution.counts else None
 
 
 def purge_expired_approvals(store: AgentStore) -> list[ApprovalItem]:

@@ -29,7 +29,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -49,6 +49,8 @@ from boyd.store.server.connection import (
     translate_errors,
 )
 
+#: Adds commands to a pipeline.
+Reads = Callable[[Any], object]
 #: Errors after which a script of a pipeline has not run: the server has not seen it yet, or moves
 #: its keys to another one.
 _NOT_RUN = (NoScriptError, AskError, TryAgainError)
@@ -146,11 +148,11 @@ class Scripts:
                 reply = self._client.eval(source_of(call.name).text, *call.parts()[1:])
         return call.check_format(reply)
 
-    def run_and_read(self, call: ScriptCall, hash_key: str) -> tuple[Any, dict[str, str]]:
-        """Run a script and read a whole hash after it, in one round trip.
+    def run_and_read(self, call: ScriptCall, add_reads: Reads) -> tuple[Any, list[Any]]:
+        """Run a script and the reads that are added to its pipeline, in one round trip.
 
-        Redis returns a large hash many times faster outside of a script. The two are not atomic:
-        others may write in between, so the caller must check in the hash that they did not.
+        Redis returns a large hash many times faster outside of a script. They are not atomic:
+        others may write in between. A key of another type than Boyd's is read as None.
 
         Raises:
             StoreUnavailable: Redis did not answer.
@@ -159,12 +161,15 @@ class Scripts:
         """
         pipe = self._client.pipeline(transaction=False)
         pipe.evalsha(*call.parts())
-        pipe.hgetall(hash_key)
+        add_reads(pipe)
         with self._translate_errors(call):
-            reply, fields = pipe.execute(raise_on_error=False)
+            reply, *replies = pipe.execute(raise_on_error=False)
             if isinstance(reply, _NOT_RUN):
-                return self.run(call), self._client.hgetall(hash_key)
-            return call.check_format(_good(reply)), _good(fields)
+                reply = self.run(call)
+                add_reads(pipe)
+                replies = pipe.execute(raise_on_error=False)
+            call.check_format(_good(reply))
+            return reply, [None if has_wrong_type(each) else _good(each) for each in replies]
 
     def run_each(self, calls: Sequence[ScriptCall]) -> list[Any]:
         """Run all calls in one round trip.
@@ -261,9 +266,9 @@ class KeyedScripts:
         """Run a call made by `call`."""
         return self._scripts.run(call)
 
-    def run_and_read(self, call: ScriptCall, hash_key: str) -> tuple[Any, dict[str, str]]:
-        """Run a call made by `call`, and read a hash after it; see `Scripts.run_and_read`."""
-        return self._scripts.run_and_read(call, hash_key)
+    def run_and_read(self, call: ScriptCall, add_reads: Reads) -> tuple[Any, list[Any]]:
+        """Run a call made by `call`, and read after it; see `Scripts.run_and_read`."""
+        return self._scripts.run_and_read(call, add_reads)
 
 
 def milliseconds(seconds: float) -> int:
