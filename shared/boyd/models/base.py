@@ -104,6 +104,7 @@ class Model(BaseModel):
         alias_generator=to_camel,
         populate_by_name=True,
         ser_json_inf_nan="constants",
+        str_min_length=0,  # any constraint refuses text that UTF-8 cannot hold
     )
 
     def to_wire(self) -> dict[str, Any]:

@@ -97,7 +97,9 @@ def too_much(_: IntakeRequest) -> list[Observation]:
 
 
 def half_a_character(_: IntakeRequest) -> list[Observation]:
-    return [Observation(source="x", type="event", data={"a": "\ud800"})]
+    changed = Observation(source="x", type="event", data={})
+    changed.data["a"] = "\ud800"
+    return [changed]
 
 
 @pytest.fixture

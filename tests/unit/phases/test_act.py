@@ -189,8 +189,9 @@ def test_an_action_may_say_itself_how_it_went() -> None:
     ) == ("p:do", False, "half done", ["a"])
 
 
-def test_output_that_is_not_json_is_reported_as_an_error() -> None:
-    result = result_of(lab_for(Recorder(output=object()).action()).run())
+@pytest.mark.parametrize("output", [object(), {"no file \udcff": 1}, ["no file \udcff"]])
+def test_output_that_is_not_json_is_reported_as_an_error(output: Any) -> None:
+    result = result_of(lab_for(Recorder(output=output).action()).run())
 
     assert "it ran, but its output is not JSON" in (result.error or "")
 

@@ -57,6 +57,15 @@ def test_a_predicate_that_raises_excludes_only_its_strategy() -> None:
     assert [problem.id for problem in result.problems] == ["p:bad"]
 
 
+@pytest.mark.parametrize(
+    "fields", [{"rationale": "\udcff"}, {"params": {"\udcff": 1}}, {"params": {"file": "\udcff"}}]
+)
+def test_text_that_utf8_cannot_hold_costs_only_its_strategy(fields: dict[str, Any]) -> None:
+    result = Lab(agent(Strategy(name="bad", decide=lambda: choice(**fields)))).run()
+
+    assert (result.success, [problem.id for problem in result.problems]) == (True, ["p:bad"])
+
+
 def test_without_an_applicable_strategy_nothing_is_done() -> None:
     result = Lab(agent(chooses(choice(), applicable_when=lambda: False))).run()
 

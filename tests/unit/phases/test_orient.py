@@ -11,7 +11,7 @@ from boyd import Agent, Anomaly, Correlation, Observation, SituationAssessment
 from boyd.models import Situation
 from boyd.plugin import Orienter
 from boyd.testing import Lab
-from kit import agent, choice, chooses, plugin, reads, seen, sees
+from kit import agent, assessed, choice, chooses, plugin, reads, seen, sees
 
 
 def situation(result: Any) -> Situation:
@@ -32,6 +32,15 @@ def test_every_orienter_sees_every_observation() -> None:
     Lab(agent(sees("o", seen(), seen()), *orienters)).run()
 
     assert counts == [2, 2]
+
+
+def test_text_that_utf8_cannot_hold_costs_only_its_orienter() -> None:
+    def read() -> SituationAssessment:
+        return assessed("no file \udcff")
+
+    result = Lab(agent(Orienter(name="bad", orient=read), reads("good", "fine"))).run()
+
+    assert situation(result).summary == "fine"
 
 
 def test_changes_in_place_by_a_component_reach_nobody_else() -> None:
