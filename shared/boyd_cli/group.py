@@ -149,6 +149,9 @@ def run() -> int:
             return INTERRUPTED
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             return _out_of_space(error)
+        if isinstance(error, UnicodeEncodeError) and error.encoding == "utf-8":
+            print(f"boyd: {error.object!r:.200} is not UTF-8", file=sys.stderr)
+            return 2
         raise
     return status if isinstance(status, int) else 0
 
