@@ -66,6 +66,7 @@ def iteration(
     observations: Sequence[Observation] = (),
     agent_id: str = "desk",
     fails: bool = False,
+    blind: Sequence[str] = (),
 ) -> LoopResult:
     """An iteration that took a second."""
     assessment = SituationAssessment(
@@ -81,6 +82,7 @@ def iteration(
         situation=None if fails else situation,
         success=not fails,
         duration=1000,
+        blind=list(blind),
         started_at=at(minutes),
         ended_at=at(minutes) + timedelta(seconds=1),
     )

@@ -166,8 +166,9 @@ class IterationOutcome(Model):
 class LoopResult(IterationOutcome):
     """Everything one iteration produced, and what its decision depended on; times in milliseconds.
 
-    The first of `builds` is that of the worker that started it. `situation_changes` are those that
-    hooks made; those of the decision are in its trace.
+    `blind` are the plugins that could not look: what they do not see may still be there. The first
+    of `builds` is that of the worker that started it. `situation_changes` are those that hooks
+    made; those of the decision are in its trace.
     """
 
     phases: dict[str, float] = Field(default_factory=dict)
@@ -175,6 +176,7 @@ class LoopResult(IterationOutcome):
     observer_errors: list[Problem] = Field(default_factory=list)
     observer_runs: list[ObserverRun] = Field(default_factory=list)
     not_due: list[NotDue] = Field(default_factory=list)
+    blind: list[str] = Field(default_factory=list)
     problems: list[Problem] = Field(default_factory=list)
     retries: int = 0
     builds: list[AgentBuild] = Field(default_factory=list)

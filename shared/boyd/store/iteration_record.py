@@ -216,6 +216,11 @@ class Record:
         return _not_due.validate_json(self.fields.get("notDue", "[]"), extra="ignore")
 
     @property
+    def blind(self) -> list[str]:
+        """The plugins that could not look."""
+        return self.fields.get("blind", "").split()
+
+    @property
     def blocks(self) -> list[Refusal]:
         """The refusals of guards."""
         return _refusals.validate_json(self.fields.get("blocks", "[]"), extra="ignore")
@@ -288,6 +293,7 @@ class Record:
             observer_errors=self.observer_errors,
             observer_runs=self.observer_runs,
             not_due=self.not_due,
+            blind=self.blind,
             problems=self.problems,
             retries=int(self.fields.get("retries", 0)),
             builds=self.builds,

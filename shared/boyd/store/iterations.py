@@ -211,12 +211,14 @@ class Iterations:
         *blind* are the plugins that could not look, whose symptoms stay.
         """
         own = {"situation": situation.to_json(), "summary": situation.summary}
+        if absent := sorted(blind):
+            own["blind"] = " ".join(absent)
         left = self._scripts.run(
             "leave_orient",
             **_fence(entry),
             resend_after=self._resend_after,
             health=flat({name: value.to_json() for name, value in health.items()}),
-            sight=_sight(situation, blind),
+            sight=_sight(situation, absent),
             fields=flat({**own, **fields}),
         )
         return bool(left)
@@ -412,9 +414,9 @@ def _open_anomaly(row: Sequence[Any]) -> OpenAnomaly:
     return OpenAnomaly(id=name, **fields, since=from_ms(began), acknowledgement=keeper)
 
 
-def _sight(situation: Situation, blind: Iterable[str]) -> dict[str, Any]:
+def _sight(situation: Situation, blind: Sequence[str]) -> dict[str, Any]:
     """The open anomalies, worst first, and the blind plugins, for the script."""
     anomalies = situation.open_anomalies
     rows = [[getattr(it, name) for name in _ROW] for it in anomalies[:MAX_SYMPTOMS]]
     more = max(0, len(anomalies) - MAX_SYMPTOMS)
-    return {"open": rows, "more": more, "blind": sorted(blind)}
+    return {"open": rows, "more": more, "blind": blind}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from boyd.export.archive.alert_events import is_link, links_in
-from boyd.export.archive.incident_grouping import AnomalySighting, anomaly_events, group
+from boyd.export.archive.incident_grouping import AnomalySighting, Look, anomaly_events, group
 from boyd.export.archive.incident_report import report
 from boyd.export.archive.period_iterations import choose
 from boyd.models import Anomaly
@@ -19,7 +19,7 @@ HOSTILE = "<script>alert(1)</script> | `x` [a](javascript:b)\n# h"
 
 
 def sighting(
-    number: int, minutes: float, *anomalies: Anomaly, run: int = 0, **more: bool
+    number: int, minutes: float, *anomalies: Anomaly, run: int = 0, blind: str = ""
 ) -> AnomalySighting:
     past = iteration(number, minutes, *anomalies or (problem(),))
     assert past.situation is not None
@@ -30,7 +30,8 @@ def sighting(
         began=past.started_at,
         ended=past.ended_at,
         anomalies=past.situation.open_anomalies,
-        **more,
+        assessed=True,
+        blind=frozenset(blind.split()),
     )
 
 
@@ -69,14 +70,30 @@ def test_an_anomaly_that_was_gone_for_long_is_another_one() -> None:
 
 def test_an_anomaly_that_ends_beside_another_one_is_over() -> None:
     disk = problem(type="disk-full")
-    events = anomaly_events(
-        [sighting(1, 0, problem(), disk), sighting(2, 60, disk, is_latest=True)]
-    )
+    events = anomaly_events([sighting(1, 0, problem(), disk), sighting(2, 60, disk)])
 
     assert {it.detail: it.state for it in events} == {
         "endpoint on web-3": "over",
         "disk on web-3": "open",
     }
+
+
+def test_an_anomaly_is_not_over_while_its_plugin_cannot_look() -> None:
+    blind = Look(at(60), assessed=True, blind=frozenset(["http"]))
+    other = Look(at(60), assessed=True, blind=frozenset(["files"]))
+
+    assert [it.state for it in anomaly_events([sighting(1, 0)], [blind])] == ["open"]
+    assert [it.state for it in anomaly_events([sighting(1, 0)], [blind, other])] == ["over"]
+
+
+def test_an_anomaly_that_its_plugin_could_not_see_for_a_while_did_not_come_back() -> None:
+    disk = problem(type="disk-full")
+    unseen = sighting(2, 60, disk, run=0, blind="http")
+    others = [Look(at(61), assessed=True, blind=frozenset(["http"]))]
+    events = anomaly_events([sighting(1, 0), unseen, sighting(4, 120, run=1)], others)
+
+    details = [(it.detail, it.state) for it in events if it.detail.startswith("endpoint")]
+    assert details == [("endpoint on web-3", "open")]
 
 
 def test_an_anomaly_has_its_worst_severity_and_the_description_of_that_time() -> None:

@@ -17,9 +17,9 @@ from boyd import Agent
 from boyd.export.archive.access import ArchiveAccess
 from boyd.export.archive.period_iterations import READ, TargetQuery
 from boyd.export.archive.target_history import read_target
-from boyd.models import utc_now
+from boyd.models import Observation, SituationAssessment, utc_now
 from boyd.models.incident import TargetHistory
-from boyd.plugin import Component, Orienter, Strategy
+from boyd.plugin import Component, Observer, Orienter, Strategy
 from boyd.testing import Lab
 from kit import assessed, plugin, seen, sees
 from past_kit import (
@@ -136,6 +136,38 @@ def test_a_failed_iteration_does_not_show_that_all_is_well(past: Archive) -> Non
 
     archive_past(past, [iteration(3, 3)])
     assert not read(past).incidents[0].open
+
+
+def test_an_iteration_whose_plugin_could_not_look_does_not_show_that_all_is_well(
+    past: Archive,
+) -> None:
+    archive_past(past, [iteration(1, 1, problem()), iteration(2, 2, blind=["http"])])
+    assert read(past).incidents[0].open
+
+    archive_past(past, [iteration(3, 3, blind=["files"])])
+    assert not read(past).incidents[0].open
+
+
+def test_while_an_observer_fails_what_its_plugin_saw_is_open() -> None:
+    values = [99]
+
+    def sense(observations: list[Observation]) -> SituationAssessment:
+        high = [it for it in observations if it.data["value"] == 99]
+        return assessed("looked", source="p:sense", anomalies=[problem()] if high else None)
+
+    look = Observer(name="cpu", observe=lambda: [seen("cpu", data={"value": values[-1]})])
+    parts = [look, Orienter(name="sense", orient=sense)]
+    client = fakeredis.FakeRedis(server=fakeredis.FakeServer(), decode_responses=True)
+    lab = Lab(Agent("test", plugins=[plugin(*parts)]), client=client)
+
+    lab.run()
+    values.clear()
+    assert lab.run().blind == ["p"]
+    assert read_recent(lab).incidents[0].open
+
+    values.append(1)
+    assert lab.run().blind == []
+    assert not read_recent(lab).incidents[0].open
 
 
 def test_an_undone_action_is_one_sentence(past: Archive) -> None:

@@ -65,6 +65,7 @@ LIBRARY = {
     "ticks of each agent at times of its own, and heartbeats with a digest": 90,
     "hosts whose clock differs from that of Redis, in heartbeats and findings": 27,
     "another program on the port of Redis": 3,
+    "the history of a target: anomalies whose plugin cannot look": 53,
     "replay: where iterators stand, on each release of Python": 6,
     "denials that hold, and outcomes that overtake messages about them": 31,
     "replay: what plugins read by way of C, in threads and log records; two more twins": 100,

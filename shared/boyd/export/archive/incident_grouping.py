@@ -6,7 +6,7 @@ action runs or is verified, or less than `QUIET` has passed since the last of th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -39,69 +39,110 @@ _UNDOINGS = {"effective": ", undone", "no effect": ", not restored"}
 
 
 @dataclass(frozen=True)
-class AnomalySighting:
-    """An iteration that saw anomalies on the target.
+class Look:
+    """An iteration, as far as it tells that anomalies are over.
+
+    Attributes:
+        assessed: it did not fail before it had assessed what it observed.
+        blind: the plugins that could not look.
+    """
+
+    ended: datetime
+    assessed: bool
+    blind: frozenset[str]
+
+    def covers(self, plugin_id: str) -> bool:
+        """Report whether a plugin would have seen its anomalies."""
+        return self.assessed and plugin_id not in self.blind
+
+
+@dataclass(frozen=True)
+class AnomalySighting(Look):
+    """An iteration that has the target.
 
     Attributes:
         name: of the iteration.
-        run: the same for iterations in a row that all have the target.
-        is_latest: no later iteration of the agent ended in the period.
+        run: the same for iterations in a row that all have the target; rises by one for each other.
     """
 
     agent_id: str
     name: str
     run: int
     began: datetime
-    ended: datetime
     anomalies: Sequence[OpenAnomaly]
-    is_latest: bool = False
 
 
 #: A sighting of one symptom, with its place among all sightings that were read.
 _Seen = tuple[int, AnomalySighting, OpenAnomaly]
 
 
-def anomaly_events(sightings: Sequence[AnomalySighting]) -> list[TargetEvent]:
-    """The anomalies that the *sightings* of one agent, oldest first, are of."""
+def anomaly_events(
+    sightings: Sequence[AnomalySighting], others: Sequence[Look] = ()
+) -> list[TargetEvent]:
+    """The anomalies that the *sightings* of one agent, oldest first, are of.
+
+    *others* are iterations without the target.
+    """
     by_symptom: dict[tuple[str, str], list[_Seen]] = {}
     for index, sighting in enumerate(sightings):
         for anomaly in sighting.anomalies:
             key = (anomaly.plugin_id, anomaly.symptom)
             by_symptom.setdefault(key, []).append((index, sighting, anomaly))
-    return [_event(part) for row in by_symptom.values() for part in _split(row)]
+    return [
+        event
+        for (plugin_id, _), row in by_symptom.items()
+        for event in _Symptom(plugin_id, sightings, others).events(row)
+    ]
 
 
-def _split(row: Sequence[_Seen]) -> list[list[_Seen]]:
-    parts = [[row[0]]]
-    for earlier, later in pairwise(row):
-        if _is_unbroken(earlier, later) or later[1].began - earlier[1].ended < QUIET:
-            parts[-1].append(later)
-        else:
-            parts.append([later])
-    return parts
+@dataclass(frozen=True)
+class _Symptom:
+    """A symptom that a plugin has seen, and all iterations in which it may have looked for it."""
 
+    plugin_id: str
+    sightings: Sequence[AnomalySighting]
+    others: Sequence[Look]
 
-def _is_unbroken(earlier: _Seen, later: _Seen) -> bool:
-    """Report whether no iteration between the two was without the anomaly, as far as is known."""
-    return later[0] == earlier[0] + 1 and later[1].run == earlier[1].run
+    def events(self, row: Sequence[_Seen]) -> Iterator[TargetEvent]:
+        """The anomalies with the symptom."""
+        parts = [[row[0]]]
+        for earlier, later in pairwise(row):
+            if self._is_unbroken(earlier, later) or later[1].began - earlier[1].ended < QUIET:
+                parts[-1].append(later)
+            else:
+                parts.append([later])
+        return map(self._event, parts)
 
+    def _is_unbroken(self, earlier: _Seen, later: _Seen) -> bool:
+        """Report whether no look between the two showed that it was over, as far as is known."""
+        begin, end = earlier[1].ended, later[1].began
+        between = self.sightings[earlier[0] + 1 : later[0]]
+        blind = [it for it in self.others if begin <= it.ended <= end and not self._covers(it)]
+        return not any(map(self._covers, between)) and later[1].run - earlier[1].run <= len(blind)
 
-def _event(part: Sequence[_Seen]) -> TargetEvent:
-    first, last = part[0][1], part[-1][1]
-    # The latest of the worst ones: its description may count failures, or name a value.
-    anomaly = max((it for _, _, it in reversed(part)), key=lambda it: LEVELS.index(it.severity))
-    gaps = sum(not _is_unbroken(earlier, later) for earlier, later in pairwise(part))
-    return TargetEvent(
-        at=first.began,
-        until=last.ended,
-        agent_id=first.agent_id,
-        kind="anomaly",
-        state="open" if last.is_latest else "over",
-        title=anomaly.description or anomaly.type,
-        detail=anomaly.symptom + (f", came back {counted(gaps, 'time')}" if gaps else ""),
-        severity=anomaly.severity,
-        ref=first.name,
-    )
+    def _covers(self, look: Look) -> bool:
+        return look.covers(self.plugin_id)
+
+    def _is_over(self, last: AnomalySighting) -> bool:
+        looks = (*self.sightings, *self.others)
+        return any(look.ended > last.ended and self._covers(look) for look in looks)
+
+    def _event(self, part: Sequence[_Seen]) -> TargetEvent:
+        first, last = part[0][1], part[-1][1]
+        # The latest of the worst ones: its description may count failures, or name a value.
+        anomaly = max((it for _, _, it in reversed(part)), key=lambda it: LEVELS.index(it.severity))
+        gaps = sum(not self._is_unbroken(earlier, later) for earlier, later in pairwise(part))
+        return TargetEvent(
+            at=first.began,
+            until=last.ended,
+            agent_id=first.agent_id,
+            kind="anomaly",
+            state="over" if self._is_over(last) else "open",
+            title=anomaly.description or anomaly.type,
+            detail=anomaly.symptom + (f", came back {counted(gaps, 'time')}" if gaps else ""),
+            severity=anomaly.severity,
+            ref=first.name,
+        )
 
 
 def group(target: str, events: Iterable[TargetEvent]) -> tuple[list[Incident], list[TargetEvent]]:

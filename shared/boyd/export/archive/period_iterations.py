@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TypeVar
 
 from pydantic_core import from_json
@@ -18,7 +18,7 @@ from pydantic_core import from_json
 from boyd.errors import ArchiveUnavailable
 from boyd.export.archive.access import ArchiveAccess
 from boyd.export.archive.entries import Term, exact_ms, targets_of, terms_for
-from boyd.export.archive.incident_grouping import AnomalySighting
+from boyd.export.archive.incident_grouping import AnomalySighting, Look
 from boyd.export.archive.merged_history import SLACK
 from boyd.models import Observation, OpenAnomaly, Situation, from_ms
 from boyd.store import AgentStore
@@ -34,7 +34,6 @@ _NEWEST = 10
 LISTED, _RECENT = 20_000, 2000
 _WORD = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 _ABSENT = {"severity": None, "metadata": None}
-_NEVER = datetime.min.replace(tzinfo=UTC)
 _T = TypeVar("_T")
 
 
@@ -49,12 +48,18 @@ class TargetQuery:
 
 @dataclass(frozen=True)
 class PastIteration:
-    """An iteration, as far as it tells of targets."""
+    """An iteration, as far as it tells of targets, and the plugins that could not look in it."""
 
     observations: Sequence[Observation]
     situation: Situation | None
     started_at: datetime
     ended_at: datetime
+    blind: frozenset[str] = frozenset()
+
+    @property
+    def look(self) -> Look:
+        """When it ended, and the plugins that it covers."""
+        return Look(self.ended_at, self.situation is not None, self.blind)
 
     def anomalies_on(self, target: str) -> list[OpenAnomaly]:
         """Its anomalies on a target."""
@@ -137,7 +142,7 @@ class _PeriodReader:
         others = [content[entry.name] for entry in beside if entry.name in content]
         entries = [entry for entry in chosen if entry.name in content]
         return PeriodIterations(
-            self._sightings(entries, content, others),
+            self._sightings(entries, content),
             [content[entry.name] for entry in entries],
             others,
             len(self._with_target),
@@ -145,24 +150,17 @@ class _PeriodReader:
         )
 
     def _sightings(
-        self,
-        entries: Sequence[_Entry],
-        content: Mapping[str, PastIteration],
-        others: Sequence[PastIteration],
+        self, entries: Sequence[_Entry], content: Mapping[str, PastIteration]
     ) -> list[AnomalySighting]:
         places = {entry.name: place for place, entry in enumerate(self._with_target)}
-        # One that failed before it assessed anything does not show that all is well.
-        well = max((other.ended_at for other in others if other.situation), default=_NEVER)
-        last = self._with_target[-1].name if self._with_target else ""
         return [
             AnomalySighting(
+                **vars(content[entry.name].look),
                 agent_id=self._store.agent_id,
                 name=entry.name,
                 run=int(entry.name.partition(".")[0]) - places[entry.name],
                 began=content[entry.name].started_at,
-                ended=content[entry.name].ended_at,
                 anomalies=content[entry.name].anomalies_on(self._query.target),
-                is_latest=entry.name == last and content[entry.name].ended_at > well,
             )
             for entry in entries
         ]
@@ -242,12 +240,18 @@ def _from_archive(text: str) -> PastIteration:
         Situation.from_json(json.dumps(situation)) if situation else None,
         datetime.fromisoformat(wire["startedAt"]),
         datetime.fromisoformat(wire["endedAt"]),
+        frozenset(wire.get("blind", ())),
     )
 
 
 def _from_redis(fields: Mapping[str, str]) -> PastIteration | None:
     def read(record: Record) -> PastIteration:
-        ended_at = from_ms(float(fields["endedAt"]))
-        return PastIteration(record.observations, record.situation, record.started_at, ended_at)
+        return PastIteration(
+            record.observations,
+            record.situation,
+            record.started_at,
+            from_ms(float(fields["endedAt"])),
+            frozenset(record.blind),
+        )
 
     return readable(f"iteration {fields.get('iteration')}", read, Record(fields))

@@ -117,7 +117,7 @@ class _AgentSearch:
         self._findings.read += len(read.iterations)
         self._findings.iterations += read.count
         self._add_numbers([*read.iterations, *read.others])
-        yield from anomaly_events(read.sightings)
+        yield from anomaly_events(read.sightings, [other.look for other in read.others])
         yield from alert_events(target, read.sightings, read.iterations)
 
     def _add_numbers(self, iterations: Sequence[PastIteration]) -> None:
