@@ -59,6 +59,11 @@ class UnservedQueue:
 def examine(health: HealthSnapshot, needs: Needs | None = None) -> list[Finding]:
     """Run all checks; *needs* has the queues that plugins name, of agents with known files."""
     needs = needs or {}
+    if _records_nothing(health) and not health.roster.live():
+        silence = warning(
+            "processes", "no heartbeat can be recorded", "mend the disk of Redis first"
+        )
+        return [*check_redis(health), silence]
     return [
         *check_redis(health),
         *check_processes(health.roster),
@@ -70,6 +75,11 @@ def examine(health: HealthSnapshot, needs: Needs | None = None) -> list[Finding]
         *_check_agent_files(health.roster, needs),
         *_check_stops(health),
     ]
+
+
+def _records_nothing(health: HealthSnapshot) -> bool:
+    """Report whether Redis refuses writes, so that nobody can say what still runs."""
+    return health.server is not None and not (health.server.aof_ok and health.server.rdb_ok)
 
 
 def queues_without_worker(

@@ -96,7 +96,7 @@ def test_a_full_disk_is_an_error_of_one_line() -> None:
 
 
 def test_an_argument_that_is_not_utf8_is_an_error_of_one_line() -> None:
-    command = [sys.executable, "-m", "boyd_cli", "incidents", b"caf\xe9"]
+    command: list[str | bytes] = [sys.executable, "-m", "boyd_cli", "incidents", b"caf\xe9"]
     here = {**os.environ, "BOYD_URL": "http://127.0.0.1:9", "BOYD_API_KEY": "any"}
     done = subprocess.run(command, env=here, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (2, "boyd: 'caf\\udce9' is not UTF-8\n")

@@ -258,6 +258,17 @@ def test_hosts_of_workers_whose_clocks_differ_are_reported() -> None:
     ]
 
 
+@pytest.mark.parametrize("changes", [{"aof_ok": False}, {"rdb_ok": False}])
+def test_while_redis_cannot_write_no_process_counts_as_dead(changes: dict[str, Any]) -> None:
+    full = replace(SERVER, **changes)
+    silent = health(agent_health(CONTINUOUS), server=full, processes=[process(silent=60)])
+    live = health(server=full)
+
+    assert [line.partition(":")[0] for line in bad(silent)] == ["error", "warning"]
+    assert "no heartbeat can be recorded" in bad(silent)[1]
+    assert "heartbeat" not in " ".join(bad(live))
+
+
 def test_a_broker_that_does_not_answer_is_an_error() -> None:
     assert bad(health(messages=None, broker_error="away")) == ["error: away"]
 

@@ -65,6 +65,7 @@ LIBRARY = {
     "ticks of each agent at times of its own, and heartbeats with a digest": 90,
     "hosts whose clock differs from that of Redis, in heartbeats and findings": 27,
     "another program on the port of Redis, text that UTF-8 cannot hold": 4,
+    "no process that counts as dead while Redis refuses its heartbeats": 10,
     "the history of a target: anomalies whose plugin cannot look": 53,
     "replay: where iterators stand, on each release of Python": 6,
     "denials that hold, and outcomes that overtake messages about them": 31,
