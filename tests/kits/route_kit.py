@@ -213,6 +213,9 @@ class Known:
     def waiting_run(self) -> str:
         run = {"title": "t", "description": "d", "callbackUrl": "http://127.0.0.1:9/"}
         self._post("/pause")
+        # An iteration that began before would take the run along.
+        iterations = self._running.agent("routed").iterations
+        wait_until(lambda: iterations.current() is None)
         return str(self._post("/runs", run, 201)["id"])
 
     @property
