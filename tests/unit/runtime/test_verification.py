@@ -851,6 +851,32 @@ def test_a_rollback_is_checked_like_an_action() -> None:
     assert action.suspended == []
 
 
+@pytest.mark.parametrize(
+    ("later", "outcome", "notices"),
+    [(False, ("rolled back", True), 1), ("worse", ("not restored", None), 2)],
+)
+def test_a_rollback_after_a_second_harm_is_checked_too(
+    later: Any, outcome: tuple[str, bool | None], notices: int
+) -> None:
+    action = Patient("worse", "worse", False)
+    lab = action.lab(rollback=True)
+    lab.run()
+    check(lab, 2)
+    lab.client.delete("boyd:{test}:hold:p:do:")  # its time has passed
+    action.verdicts[:] = ["worse", "worse", later]
+    entry = executed(lab, lab.run())
+    check(lab)
+    assert [hold.kind for hold in action.suspended] == ["suspended"]
+    assert compensation(lab, entry) == ("rolled back", None)
+
+    check(lab)
+    lab.client.hset(f"boyd:{{test}}:verify:{entry.id}", "restoredBy", 1)
+    check(lab)
+    assert compensation(lab, entry) == outcome
+    assert len(action.suspended) == notices
+    assert lab.client.keys(f"{JOB}*") == []
+
+
 def test_a_rollback_that_restored_nothing_suspends_the_action() -> None:
     verdict = EffectVerdict(verdict="worse", evidence="9 of 10 requests fail")
     action = Patient(verdict)

@@ -184,11 +184,14 @@ class VerificationHandler:
             done = self._compensate(entry, fence)
             if not self._record(entry, fence, done):
                 return _ENDED
+        if done.state != "rolled back":
+            return self._notify(entry, fields)
         hold = self._holds.lasting(entry.action, entry.target)
-        is_suspended = hold is not None and hold.kind == "suspended"
-        if done.state == "rolled back" and not done.restored and not is_suspended:
-            return self._confirm_rollback(entry, done, fields, fence)
-        return self._notify(entry, fields)
+        if hold is not None and hold.kind == "suspended" and not fields.get("notified"):
+            # Nobody should have to wait for the check of the rollback to learn that.
+            notice = self._notify(entry, fields)
+            return Later(0.1, {"notified": "1"}) if isinstance(notice, Done) else notice
+        return _ENDED if done.restored else self._confirm_rollback(entry, done, fields, fence)
 
     def _confirm_rollback(
         self, entry: ExecutionEntry, done: Compensation, fields: Fields, fence: Fence
@@ -196,7 +199,7 @@ class VerificationHandler:
         """Check whether the harm is gone; a rollback that restored nothing suspends the action."""
         plan, now = self._plan(entry), self._engine.store.clock.now().timestamp()
         if plan is None:
-            return self._notify(entry, fields)
+            return _ENDED
         until = float(fields.get("restoredBy") or now + plan.within)
         check = _restoration(self._check(entry))
         if check.verdict == "effective":
@@ -208,7 +211,8 @@ class VerificationHandler:
             failed = done.patched({"state": "not restored", "detail": check.evidence})
             hold = NewHold("suspended")
             self._holds.record_compensation(entry.id, fence, failed, hold, check.evidence)
-        return self._notify(entry, fields)
+            return self._notify(entry, fields)
+        return _ENDED
 
     def _compensate(self, entry: ExecutionEntry, fence: Fence) -> Compensation:
         action, plan = self._action(entry), self._plan(entry)
