@@ -72,9 +72,11 @@ class Throttle:
             alive=milliseconds(ALIVE),
             interval="" if every is None else _interval(every),
         )
-        waited = time.time() - asked_at
-        if 0 <= waited < _EXACT:
-            self._skew = float(round(now / 1000 - asked_at - waited / 2))
+        answered_at = time.time()
+        skew = now / 1000 - (asked_at + answered_at) / 2
+        # A clock that is half a second off must not be announced with every heartbeat.
+        if answered_at - asked_at < _EXACT and abs(skew - self._skew) > 0.75:
+            self._skew = float(round(skew))
         again = []
         if not renewed:
             again = self._fleet.beat(info)
