@@ -20,7 +20,7 @@ from boyd.models import (
     describe_outcome,
 )
 from boyd.store import Resolution, Verdict
-from boyd_api.console.agent_page import read_vital_signs
+from boyd_api.console.agent_page import VitalSign, read_vital_signs
 from boyd_api.console.declared_pages import PageResult, Pages
 from boyd_api.console.inbox_list import ANSWERABLE, InboxFilter, InboxList
 from boyd_api.console.page_request import (
@@ -61,9 +61,15 @@ def inbox(page: PageRequest) -> PageResult:
     view = InboxFilter.parse(request.args)
     frame = read_frame(page)
     listing = InboxList(view, frame.inbox.mine if view.tab == "mine" else frame.inbox.others)
-    health = [] if listing.everything else read_vital_signs(page)
-    values = {"view": view, "listing": listing, "items": listing.read(page), "health": health}
-    return render_page(page, "inbox.html", frame=frame, **values)
+    values = {"view": view, "listing": listing, "items": listing.read(page)}
+    return render_page(page, "inbox.html", frame=frame, health=_health(page, listing), **values)
+
+
+def _health(page: PageRequest, listing: InboxList) -> list[VitalSign]:
+    """The vital signs of the agents whose approvals are shown, or of all if none waits."""
+    names = {item.agent_id for item in listing.items}
+    signs = read_vital_signs(page, *names) if len(names) == 1 else read_vital_signs(page)
+    return [sign for sign in signs if sign.agent_id in names or not listing.everything]
 
 
 @inbox_pages.get("/answered")

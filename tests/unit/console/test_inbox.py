@@ -86,6 +86,18 @@ def test_an_empty_inbox_says_why_nothing_can_wait(alice: Browser, desk: Site) ->
     assert "boyd worker -Q loop" in inbox.text
 
 
+def test_the_inbox_says_that_nobody_watches_what_waits_in_it(alice: Browser, desk: Site) -> None:
+    desk.waiting("one")
+    assert "not watching" not in alice.get("/console/").text
+    for worker in desk.store.fleet.workers():
+        desk.store.fleet.leave(worker.name)
+    inbox = alice.get("/console/")
+
+    assert "desk : not watching, no worker consumes `loop`" in inbox.text
+    assert "What it saw last may be over." in inbox.text
+    assert "not watching" not in alice.get("/console/?risk=high").text
+
+
 def test_a_watched_agent_without_approvals_leaves_nothing_to_wait(
     alice: Browser, desk: Site
 ) -> None:
