@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
+from itertools import count
 from typing import Any
 from uuid import uuid4
 
@@ -128,6 +129,8 @@ class Known:
     def __init__(self, ask: Client, running: Deployment) -> None:
         self._ask = ask
         self._running = running
+        #: Each iteration has a number of its own, as the archive may have the last one by now.
+        self._numbers = count(900_000)
 
     @property
     def execution(self) -> str:
@@ -196,7 +199,7 @@ class Known:
         at = utc_now().replace(microsecond=0)
         anomaly = {"type": "down", "description": "d", "severity": "low"}
         situation = {"anomalies": [{**anomaly, "affectedResources": ["web"]}]}
-        number, now = 900_000, to_ms(at)
+        number, now = next(self._numbers), to_ms(at)
         fields = {"iteration": number, "trigger": "test", "startedAt": now, "endedAt": now}
         record = {**fields, "situation": json.dumps(situation)}
         client = self._running.store.client
