@@ -73,6 +73,19 @@ def test_the_timeline_shows_the_faults_of_a_schedule() -> None:
         ("effect", 178595, [Fault("clock", "enter_phase", 10, -3952.87)]),
         ("effect", 1795772051955, [Fault("outage", "renew_job", each, 1.138) for each in (2, 3)]),
         ("effect", 779858, [Fault("outage", "renew_lease", 4, 2.364)]),
+        (
+            "procedure",
+            1795789094057,
+            [
+                *(Fault("refuse", "settle_execution", each) for each in (1, 2)),
+                Fault("cut off", "begin", 2, 11.012),
+            ],
+        ),
+        (
+            "procedure",
+            1795789097060,
+            [Fault("crash before", "begin", each, 0.325) for each in (1, 2)],
+        ),
     ],
     ids=[
         "a result is kept in an outage within an iteration",
@@ -83,6 +96,8 @@ def test_the_timeline_shows_the_faults_of_a_schedule() -> None:
         "an order waits for its turn after one",
         "leases hold over two outages",
         "and over one that is most of a lease",
+        "a procedure that is given up says that its step was done",
+        "a step is repeated as often as a person orders it",
     ],
 )
 def test_schedules_that_once_violated_an_invariant_violate_none(

@@ -509,6 +509,8 @@ class ProcedureMove:
         elif self._record.at < len(self._record.steps) and self._progress.state == "running":
             result = self._engine.store.executions.settle(self._progress.execution or "")
             state: StepState = "unknown" if result and result.unknown else "failed"
+            if result and result.success and self._step.until is None:
+                state = "done"  # by the worker that was lost before it could note that
             self._note({}, state=state, detail=_short(reason))
         self._end("failed", f"{reason}; nothing was undone")
         record = self._store.get(self._record.id) or self._record
