@@ -101,12 +101,7 @@ def test_another_program_at_the_port_of_redis_is_named_as_such(answer: bytes) ->
             self.request.sendall(answer)
             self.request.recv(65536)
 
-    with TCPServer(("127.0.0.1", 0), Stranger) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        refusal = refusal_by(f"redis://127.0.0.1:{server.server_address[1]}/0")
-        server.shutdown()
-        thread.join()
+    refusal = refusal_of("redis", Stranger)
 
     assert "another program" in str(refusal)
     assert "port" in refusal.advice
@@ -114,15 +109,21 @@ def test_another_program_at_the_port_of_redis_is_named_as_such(answer: bytes) ->
 
 @pytest.mark.parametrize("scheme", ["redis", "rediss"])
 def test_a_server_that_hangs_up_at_once_is_named_as_such(scheme: str) -> None:
-    with TCPServer(("127.0.0.1", 0), BaseRequestHandler) as server:
+    refusal = refusal_of(scheme, BaseRequestHandler)
+
+    assert "hangs up" in str(refusal)
+    assert "rediss://" in refusal.advice
+
+
+def refusal_of(scheme: str, handler: type[BaseRequestHandler]) -> StoreUnavailable:
+    """The refusal of a server that handles connections so."""
+    with TCPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         refusal = refusal_by(f"{scheme}://127.0.0.1:{server.server_address[1]}/0")
         server.shutdown()
         thread.join()
-
-    assert "hangs up" in str(refusal)
-    assert "rediss://" in refusal.advice
+    return refusal
 
 
 def test_the_advice_for_a_url_that_lacks_tls_is_to_add_it(relay: Relay) -> None:
