@@ -59,10 +59,9 @@ class UnservedQueue:
 def examine(health: HealthSnapshot, needs: Needs | None = None) -> list[Finding]:
     """Run all checks; *needs* has the queues that plugins name, of agents with known files."""
     needs = needs or {}
-    if _records_nothing(health) and not health.roster.live():
-        silence = warning(
-            "processes", "no heartbeat can be recorded", "mend the disk of Redis first"
-        )
+    if _may_refuse_writes(health) and not health.roster.live():
+        problem = "no heartbeat comes, and Redis may refuse to record any"
+        silence = warning("processes", problem, "mend the disk of Redis, and check again")
         return [*check_redis(health), silence]
     return [
         *check_redis(health),
@@ -77,8 +76,8 @@ def examine(health: HealthSnapshot, needs: Needs | None = None) -> list[Finding]
     ]
 
 
-def _records_nothing(health: HealthSnapshot) -> bool:
-    """Report whether Redis refuses writes, so that nobody can say what still runs."""
+def _may_refuse_writes(health: HealthSnapshot) -> bool:
+    """Report whether Redis failed to write to its disk; settings decide what it refuses then."""
     return health.server is not None and not (health.server.aof_ok and health.server.rdb_ok)
 
 
