@@ -67,9 +67,11 @@ def inbox(page: PageRequest) -> PageResult:
 
 def _health(page: PageRequest, listing: InboxList) -> list[VitalSign]:
     """The vital signs of the agents whose approvals are shown, or of all if none waits."""
+    if not listing.everything:
+        return read_vital_signs(page)
     names = {item.agent_id for item in listing.items}
     signs = read_vital_signs(page, *names) if len(names) == 1 else read_vital_signs(page)
-    return [sign for sign in signs if sign.agent_id in names or not listing.everything]
+    return [sign for sign in signs if sign.agent_id in names]
 
 
 @inbox_pages.get("/answered")
