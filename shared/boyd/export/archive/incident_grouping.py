@@ -79,9 +79,9 @@ _Seen = tuple[int, AnomalySighting, OpenAnomaly]
 def anomaly_events(
     sightings: Sequence[AnomalySighting], others: Sequence[Look] = ()
 ) -> list[TargetEvent]:
-    """The anomalies that the *sightings* of one agent, oldest first, are of.
+    """Merge the *sightings* of one agent, oldest first, into anomalies.
 
-    *others* are iterations without the target.
+    *others* are its iterations without the target, which may show that one is over.
     """
     by_symptom: dict[tuple[str, str], list[_Seen]] = {}
     for index, sighting in enumerate(sightings):
