@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import parse_qs, quote
@@ -144,7 +143,7 @@ def read_interaction(services: Services, settings: SlackSettings) -> Interaction
     if request.mimetype != _FORM:
         raise SenderRefused(f"it is no form but {request.mimetype[:50]!r}")
     headers = {name.lower(): value for name, value in request.headers.items()}
-    body, now = request.get_data(), time.time()
+    body, now = request.get_data(), services.store.clock.seconds()
     message = check_sender(_SIGNED, settings.signing_secrets, headers, lambda: body, now, {})
     try:
         [text] = parse_qs(body.decode(), strict_parsing=True)["payload"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
-import time
 from dataclasses import dataclass
 
 from flask import g, request
@@ -64,14 +63,15 @@ def authenticate_sender(services: Services) -> Sender | None:
 
 def _check(services: Services, intake: DeclaredIntake) -> str | None:
     """Check the sender by the method of the intake; an id of the message, if it has one."""
+    services.check_reachable()  # the clock of Redis decides whether the message is recent
     headers = {name.lower(): value for name, value in request.headers.items()}
     auth = intake.auth
     if isinstance(auth, SnsAuth):
         return services.sns.check(auth, request.get_data())
     assert not isinstance(auth, KeyAuth), "keys are checked elsewhere"
     secrets = read_secrets(services.settings.intake.secrets, auth.secret)
-    query = request.args.to_dict(flat=False)
-    return check_sender(auth, secrets, headers, request.get_data, time.time(), query)
+    query, now = request.args.to_dict(flat=False), services.store.clock.seconds()
+    return check_sender(auth, secrets, headers, request.get_data, now, query)
 
 
 def sender_principal(agent_id: str, name: str) -> str:

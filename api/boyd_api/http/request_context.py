@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 
 from boyd import intake
 from boyd.errors import StoreUnavailable
-from boyd.models import Actor, ApiKey, Call, CallRequest, Model, Timestamp, utc_now
+from boyd.models import Actor, ApiKey, Call, CallRequest, Model, Timestamp
 from boyd.models.actor import Permission
 from boyd.models.rights import Verb, describe_right
 from boyd.store import AgentEntry
@@ -132,7 +132,7 @@ class RequestContext:
 
         def is_valid(key_id: str) -> bool:
             if key is not None and key.is_identity:
-                return key.expires_at is None or key.expires_at > utc_now()
+                return key.expires_at is None or key.expires_at > self.services.store.clock.now()
             return self.services.store.api_keys.is_good(key_id)
 
         return self.services.streams.respond(feed, key.id if key else None, is_valid)

@@ -118,7 +118,7 @@ class Services:
         """
         _check_open(settings)
         self.settings = settings
-        self.provider = _open_provider(settings)
+        self.provider = _open_provider(settings, lambda: self.store.clock.seconds())
         self.rights = GroupRights(settings.rights)
         self.stopping = threading.Event()
         self.leases = Leases(LEASE / 4)
@@ -134,7 +134,7 @@ class Services:
         self.brokers = brokers_of(settings, TIMEOUT)
         self.metrics = Metrics(lambda: self.store, self.brokers)
         self.refusals = RefusalReporter(self.metrics)
-        self.sns = SnsVerifier()
+        self.sns = SnsVerifier(clock=lambda: self.store.clock.seconds())
         self._lock = threading.Lock()
         self._agents: tuple[float, dict[str, AgentEntry]] = (float("-inf"), {})
         self._people: tuple[float, dict[str, str]] = (float("-inf"), {})
@@ -335,7 +335,7 @@ def _check_open(settings: Settings) -> None:
         )
 
 
-def _open_provider(settings: Settings) -> IdentityProvider | None:
+def _open_provider(settings: Settings, clock: Callable[[], float]) -> IdentityProvider | None:
     """The identity provider that the settings name."""
     if settings.oidc.issuer is None:
         return None
@@ -349,7 +349,7 @@ def _open_provider(settings: Settings) -> IdentityProvider | None:
     except ModuleNotFoundError as error:
         problem = f"oidc.issuer needs the extra boyd[oidc] ({error}): pip install 'boyd[oidc]'"
         raise ConfigError(problem) from None
-    return IdentityProvider(settings.oidc, settings.api.url)
+    return IdentityProvider(settings.oidc, settings.api.url, clock)
 
 
 def is_loopback(host: str) -> bool:

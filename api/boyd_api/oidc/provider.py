@@ -5,8 +5,7 @@ from __future__ import annotations
 import hmac
 import logging
 import threading
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -69,11 +68,12 @@ class _Client(OAuth2Client):  # type: ignore[misc]  # Authlib has no annotations
 class IdentityProvider:
     """The provider of a deployment. *url* is the public address of the API."""
 
-    def __init__(self, settings: OidcSettings, url: str) -> None:
+    def __init__(self, settings: OidcSettings, url: str, clock: Callable[[], float]) -> None:
         self._settings = settings
         self._url = url
         self._documents = ProviderDocuments(settings, self._fetch)
-        self._tokens = TokenReader(settings, self._documents)
+        self._clock = clock
+        self._tokens = TokenReader(settings, self._documents, clock)
         self._slots = threading.BoundedSemaphore(_MOST)
 
     @property
@@ -151,7 +151,7 @@ class IdentityProvider:
         claims = self._tokens.read_access_token(token)
         clients = (claims.get("client_id"), claims.get("azp"))
         person = "auth_time" in claims and claims["sub"] not in clients
-        ends = datetime.fromtimestamp(min(claims["exp"], time.time() + _LONGEST), UTC)
+        ends = datetime.fromtimestamp(min(claims["exp"], self._clock() + _LONGEST), UTC)
         return identify(self._settings, claims, person=person, expires_at=ends)
 
     def logout_url(self) -> str | None:

@@ -36,6 +36,7 @@ _NEEDED = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 _OPTIONAL = ("userinfo_endpoint", "end_session_endpoint")
 
 _T = TypeVar("_T")
+_Clock = Callable[[], float]
 
 
 class CachedDocument(Generic[_T]):
@@ -167,9 +168,10 @@ Claims = Mapping[str, Any]
 class TokenReader:
     """Checks the tokens of one provider."""
 
-    def __init__(self, settings: OidcSettings, documents: ProviderDocuments) -> None:
+    def __init__(self, settings: OidcSettings, documents: ProviderDocuments, clock: _Clock) -> None:
         self._settings = settings
         self._documents = documents
+        self._clock = clock
         self._registry = JWSRegistry(algorithms=ALGORITHMS, strict_check_header=False)
         self._registry.max_header_length = _LONGEST_HEADER
 
@@ -233,7 +235,7 @@ class TokenReader:
 
     def _check_claims(self, claims: JWTClaims) -> Claims:
         try:
-            claims.validate(leeway=LEEWAY)
+            claims.validate(int(self._clock()), LEEWAY)
         except ExpiredTokenError:
             raise TokenRefused("the token has expired") from None
         except MissingClaimError as error:

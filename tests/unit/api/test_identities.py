@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 from unittest import mock
 
 import pytest
+from joserfc import jwt
+from joserfc.jwk import OKPKey
 
 from api_kit import Site, make_lab
 from boyd.errors import ConfigError
@@ -21,6 +24,7 @@ from boyd_api.oidc.identities import (
     readable_name,
 )
 from boyd_api.oidc.tokens import CachedDocument
+from virtual_time import VirtualTime
 
 ISSUER = "https://id.example.com/realms/ops"
 SETTINGS: dict[str, Any] = {
@@ -164,3 +168,28 @@ def test_a_document_is_read_again_when_old_and_kept_while_the_provider_is_away(
     clock.now += tokens.KEPT
     with pytest.raises(ProviderUnavailable):
         document.get()
+
+
+def test_a_token_and_its_streams_expire_by_the_clock_of_redis(
+    monkeypatch: pytest.MonkeyPatch, server: Any
+) -> None:
+    redis, key = VirtualTime(monkeypatch), OKPKey.generate_key("Ed25519", {"kid": "1"})
+    monkeypatch.setattr(tokens.ProviderDocuments, "key", lambda *_: key)
+    oidc = {**SETTINGS, "audience": "api"}
+    site = Site(make_lab(server), server, oidc=oidc, url="https://boyd.example.com")
+    respond = mock.Mock(side_effect=lambda *_: site.app.response_class("data: x"))
+    monkeypatch.setattr(site.services.streams, "respond", respond)
+
+    def ask(expires: float) -> int:
+        claims = {"iss": ISSUER, "aud": "api", "sub": "ann", "groups": ["oncall"], "exp": expires}
+        token = jwt.encode({"alg": "Ed25519", "kid": "1"}, claims, key, algorithms=["Ed25519"])
+        headers = {"Authorization": f"Bearer {token}"}
+        return int(site.get("/events", headers=headers).status_code)
+
+    now = int(redis.now / 1000)
+    assert [ask(time.time() + 60), ask(now - 60), ask(now + 60)] == [401, 401, 200]
+    [(_, id, is_valid)] = [call.args for call in respond.call_args_list]
+    assert is_valid(id)
+    redis.now += 60_000
+    site.services.store.clock.read()
+    assert not is_valid(id)

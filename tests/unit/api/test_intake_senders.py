@@ -23,6 +23,7 @@ from boyd.intake.sns import SnsUnavailable
 from boyd.store.keys import Keys
 from boyd.testing import Lab
 from boyd.text import extraction
+from virtual_time import VirtualTime
 
 DATA = Path(__file__).parents[2] / "data" / "intake"
 SECRET = "a shared secret of the test"
@@ -99,18 +100,28 @@ def test_the_same_signed_message_is_observed_once_whatever_else_the_request_says
     assert waiting(site) == 0
 
 
-def test_a_message_with_a_signed_time_is_taken_once_and_only_while_it_is_fresh(site: Site) -> None:
+def send_timed(site: Site, at: float) -> int:
+    """Send a message with a signed time; the status of the answer."""
     body = json.dumps({"source": "backup", "data": {}}).encode()
+    stamp = str(int(at))
+    shown = {"X-Time": stamp, "X-Sig": signature(f"{stamp}.".encode() + body)}
+    path = "/api/v0/agents/desk/intake/timed"
+    return int(site.client.post(path, data=body, headers=shown).status_code)
 
-    def sent(at: float) -> int:
-        stamp = str(int(at))
-        shown = {"X-Time": stamp, "X-Sig": signature(f"{stamp}.".encode() + body)}
-        path = "/api/v0/agents/desk/intake/timed"
-        return int(site.client.post(path, data=body, headers=shown).status_code)
 
+def test_a_message_with_a_signed_time_is_taken_once_and_only_while_it_is_fresh(site: Site) -> None:
     now = time.time()
-    assert [sent(now), sent(now), sent(now - 1000)] == [202, 202, 401]
+
+    assert [send_timed(site, at) for at in (now, now, now - 1000)] == [202, 202, 401]
     assert waiting(site) == 1
+
+
+def test_the_clock_of_redis_tells_whether_a_message_is_fresh(
+    monkeypatch: pytest.MonkeyPatch, site: Site
+) -> None:
+    redis = VirtualTime(monkeypatch)
+
+    assert [send_timed(site, at) for at in (time.time(), redis.now / 1000)] == [401, 202]
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from boyd_slack.interactions import _SIGNED
 from boyd_slack.slack_accounts import SlackAccount, SlackAccounts
 from console_kit import Browser
 from slack_kit import CHANNEL, PATH, SECRET, WORKSPACE, Slack, signature_headers, words
+from virtual_time import VirtualTime
 
 ALICE = f"{WORKSPACE}/U0ALICE"
 
@@ -134,6 +135,17 @@ def test_a_request_that_is_not_of_slack_changes_nothing(
     assert done == []
     assert "intake slack-interactions refused, unauthenticated: 127.0.0.1: " in caplog.text
     assert SECRET not in caplog.text
+
+
+def test_the_clock_of_redis_tells_whether_a_request_is_recent(
+    monkeypatch: pytest.MonkeyPatch, site: Site, slack: Slack, alice: Any
+) -> None:
+    redis = VirtualTime(monkeypatch)
+    post_message(site, slack, site.waiting())
+    body = slack.click("boyd.approve")
+
+    sent = [send(site, body, signature_headers(body, at=at)) for at in (None, redis.now / 1000)]
+    assert [answer.status_code for answer in sent] == [401, 200]
 
 
 @pytest.mark.parametrize(
