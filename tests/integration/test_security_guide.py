@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -161,7 +162,8 @@ def test_the_key_proves_who_calls(tmp_path: Path) -> None:
         names: dict[str, Any] = {"URL": url, "__name__": "example"}
         exec(f"{HEAD}{code}", names)
         lab = Lab(Agent("shop", plugins=[names["Servers"]()]))
-        tokens = IdentityTokens((tmp_path / "identity.key").read_text(), "boyd", "host-a:1")
+        key = (tmp_path / "identity.key").read_text()
+        tokens = IdentityTokens(key, "boyd", "host-a:1", time.time)
         lab.engine.settings = replace(lab.engine.settings, identity=tokens.sign)
         work = CallRequest(
             kind="execute",

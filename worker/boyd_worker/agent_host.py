@@ -25,7 +25,7 @@ from boyd.security.identity_tokens import IdentityTokens
 from boyd.security.links import LinkBuilder, LinkSigner
 from boyd.settings.logs import keep_logging
 from boyd.settings.process_settings import Settings
-from boyd.store import Sealing, Store, Timing, WorkerInfo, connect, translate_errors
+from boyd.store import Sealing, ServerClock, Store, Timing, WorkerInfo, connect, translate_errors
 from boyd.store.fleet import Role
 from boyd.text import queues
 from boyd.text.version import VERSION
@@ -201,7 +201,7 @@ class AgentHost:
             links=_links(self.settings),
             signer=self._signer,
             thinking=max(1, worker.concurrency // 2),
-            identity=_identity(self.settings, self.name),
+            identity=_identity(self.settings, self.name, self.store.clock),
             principal_bytes=self.settings.principal_bytes,
             may_take=self._may_take,
         )
@@ -227,12 +227,13 @@ def _links(settings: Settings) -> LinkBuilder:
     return LinkBuilder(settings.api.url or "", signer)
 
 
-def _identity(settings: Settings, name: str) -> IdentitySigner | None:
+def _identity(settings: Settings, name: str, clock: ServerClock) -> IdentitySigner | None:
     """Signs the identity tokens of this worker's agents, if it has a key."""
     if settings.identity_key is None:
         return None
     issuer = settings.api.url or "boyd"
-    return IdentityTokens(settings.identity_key.get_secret_value(), issuer, name).sign
+    key = settings.identity_key.get_secret_value()
+    return IdentityTokens(key, issuer, name, clock.seconds).sign
 
 
 def timing(settings: Settings) -> Timing:

@@ -7,8 +7,8 @@ is on whose behalf the agent acts, without any of their credentials, and `act` t
 
 from __future__ import annotations
 
-import time
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 from boyd.errors import ConfigError
@@ -20,7 +20,7 @@ LIFETIME = 300
 class IdentityTokens:
     """Signs the tokens of one worker."""
 
-    def __init__(self, pem: str, issuer: str, worker: str) -> None:
+    def __init__(self, pem: str, issuer: str, worker: str, clock: Callable[[], float]) -> None:
         """Read the private key from its PEM text; *issuer* names the deployment.
 
         Raises:
@@ -38,8 +38,7 @@ class IdentityTokens:
             raise wrong from None
         if not self._key.is_private or self._key.curve_name != "P-256":
             raise wrong
-        self._issuer = issuer
-        self._worker = worker
+        self._issuer, self._worker, self._clock = issuer, worker, clock
 
     def sign(
         self,
@@ -54,7 +53,7 @@ class IdentityTokens:
         """
         from joserfc import jwt
 
-        agent, now = f"agent:{agent_id}", int(time.time())
+        agent, now = f"agent:{agent_id}", int(self._clock())
         claims: dict[str, Any] = {
             "iss": self._issuer,
             "sub": requester or agent,
