@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import base64
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -138,6 +141,23 @@ def test_a_request_is_known_again_and_a_key_expires_on_the_clock_of_redis(
     assert first.json()["id"] == again.json()["id"]
     assert again.headers["Idempotency-Replayed"] == "true"
     assert (codes, after) == ([200, 200], [401, 401])
+
+
+def test_a_command_on_a_host_that_is_behind_sees_that_a_key_has_expired(
+    shifted: tuple[Deployment, str, str],
+) -> None:
+    deployment, ahead, _ = shifted
+    admin = deployment.key("client", "admin")["Authorization"].removeprefix("Bearer ")
+    guest = deployment.key("short", "read", expires_in=0.1)
+    wait_until(lambda: _state(ahead, guest) == 401)
+    environment = {**os.environ, "BOYD_API_KEY": admin, "BOYD_URL": ahead.removesuffix("/api/v0")}
+    command = [*deployment.prefix, sys.executable, "-m", "boyd_cli", "keys", "list"]
+    listed = subprocess.run(
+        command, env=environment, cwd=deployment.folder, capture_output=True, text=True, check=True
+    )
+
+    [row] = [line for line in listed.stdout.splitlines() if " short " in line]
+    assert row.endswith("expired")
 
 
 def _state(base: str, headers: dict[str, str]) -> int:

@@ -83,7 +83,7 @@ def _row(agent: responses.AgentState, now: datetime) -> list[str]:
         agent.id,
         condition_text(agent),
         output.short_age(since, now) if since else "",
-        problem_text(agent),
+        problem_text(agent, now),
         waiting_text(agent) or "nothing",
         agent.phase,
         str(agent.iteration),

@@ -6,12 +6,13 @@ Anyone who can reach Redis may create keys; that is how the first one is created
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import click
 from pydantic import ValidationError
 
-from boyd.models import SCOPES, explain, utc_now
+from boyd.models import SCOPES, explain
 from boyd.models.responses import AccessAnswer, KeyInfo, KeyList, NewKey, Revoked
 from boyd.models.rights import VERBS, describe_right
 from boyd_cli import completion, output
@@ -106,10 +107,12 @@ def _create_directly(
 @access_options
 def list_keys(access: CommandAccess, form: str) -> None:
     """List the keys without their secrets."""
-    keys_ = _all(access, access.api())
+    api = access.api()
+    keys_ = _all(access, api)
+    now = api.deployment.now() if api else open_store(access.settings).clock.now()
     make = f"`{output.command_name()} keys create`"
     empty = f"There are no keys, so nobody can use the API. {make} creates one."
-    output.print_list(form, keys_, COLUMNS, map(_row, keys_), empty)
+    output.print_list(form, keys_, COLUMNS, (_row(key, now) for key in keys_), empty)
 
 
 def _all(access: CommandAccess, api: Api | None) -> Sequence[KeyInfo]:
@@ -119,10 +122,9 @@ def _all(access: CommandAccess, api: Api | None) -> Sequence[KeyInfo]:
     return [KeyInfo(**key.model_dump(exclude={"hash"})) for key in keys_]
 
 
-def _row(key: KeyInfo) -> list[str]:
-    expiry = output.short_date(key.expires_at) or "never"
-    if key.expires_at is not None and key.expires_at <= utc_now():
-        expiry = "expired"
+def _row(key: KeyInfo, now: datetime) -> list[str]:
+    has_expired = key.expires_at is not None and key.expires_at <= now
+    expiry = "expired" if has_expired else output.short_date(key.expires_at) or "never"
     return [
         key.id,
         key.name,

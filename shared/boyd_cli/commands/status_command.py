@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from boyd.errors import UnknownAgent
-from boyd.models import Event, LoopStatus, responses, utc_now
+from boyd.models import Event, LoopStatus, responses
 from boyd.text.formatting import counted
 from boyd_cli import completion, output
 from boyd_cli.api_access import Api
@@ -125,7 +125,7 @@ def _show_agent(agent: _Agent, now: datetime) -> None:
     if agent.last is not None:
         last = iteration_view.iteration_line(agent.last, output.width() - _INDENT)
     output.print_pairs(
-        ("problem", problem_text(entry)),
+        ("problem", problem_text(entry, now)),
         ("mode", mode_text(entry)),
         ("next start", next_text(entry, now)),
         ("iteration", str(state.iteration)),
@@ -150,7 +150,7 @@ def condition_text(entry: responses.AgentState) -> str:
     return ", ".join(dict.fromkeys(words))
 
 
-def problem_text(entry: responses.AgentState) -> str:
+def problem_text(entry: responses.AgentState, now: datetime) -> str:
     """The worst of an agent's open anomalies, and the reason of its condition; may be empty.
 
     An agent that does not watch begins with that: what it saw last may be over.
@@ -160,7 +160,7 @@ def problem_text(entry: responses.AgentState) -> str:
     if entry.anomalies:
         worst, more = entry.anomalies[0], entry.open_anomalies - 1
         parts.append(f"{worst.severity}: {worst.description}{f' (and {more} more)' * bool(more)}")
-        keeper = worst.keeper(utc_now())
+        keeper = worst.keeper(now)
         parts.append(f"{keeper.by} has it" if keeper else "")
     parts += [] if is_blind else [entry.condition.reason]
     return "; ".join(filter(None, parts))
