@@ -633,6 +633,19 @@ class TestLogs:
         assert path.read_bytes() == b"c"
         assert (tmp_path / "x.log.1").read_bytes() == b"a" * 100 + b"b"
 
+    def test_a_log_that_cannot_be_copied_stays_beside_the_copy_before(self, tmp_path: Path) -> None:
+        path, copy = tmp_path / "x.log", tmp_path / "x.log.1"
+        path.write_bytes(b"b" * 100)
+        copy.write_bytes(b"a" * 100)
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50, limits[1]))
+        try:
+            rotate_log(path, limit=99)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert (path.read_bytes(), copy.read_bytes()) == (b"b" * 100, b"a" * 100)
+        assert sorted(tmp_path.iterdir()) == [path, copy]
+
     def test_last_lines_leave_out_what_was_logged_before(self, tmp_path: Path) -> None:
         path = tmp_path / "x.log"
         path.write_bytes(b"old\nnew 1\n\nnew \xff\n")

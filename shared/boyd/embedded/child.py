@@ -224,14 +224,15 @@ def rotate_log(path: Path, limit: int = ROTATE_BYTES) -> None:
     """Move the content of *path* to `<path>.1` if it exceeds *limit* bytes.
 
     The child keeps its descriptor, so the file is copied and emptied; lines written between the two
-    steps are lost. Nothing happens on a full disk.
+    steps are lost. Nothing happens on a full disk: the copy before stays, too.
     """
     if log_size(path) <= limit:
         return
-    copy = path.with_name(f"{path.name}.1")
+    copy = path.with_name(f"{path.name}.new")
     try:
         shutil.copyfile(path, copy)
         copy.chmod(0o600)
+        copy.replace(path.with_name(f"{path.name}.1"))
         os.truncate(path, 0)
     except OSError:
         copy.unlink(missing_ok=True)
