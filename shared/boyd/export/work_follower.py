@@ -70,7 +70,7 @@ class WorkFollower(ABC, Generic[_S]):
         """Announce the state."""
 
     def _before_look(self) -> None:
-        """Prepare the process; called before the first look, until it succeeds."""
+        """Prepare what a round needs; called before each."""
 
     def _on_deployment(self) -> int:
         """Go on with what belongs to no agent; return the number of new records."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import fakeredis
 import pytest
@@ -19,6 +21,7 @@ from sqlalchemy import text
 from archive_kit import Archive, PostgreSQL, listed, read_archive_status, sqlite
 from boyd.errors import ArchiveRefused, ArchiveUnavailable, ConfigError, TooManyMatches
 from boyd.export.archive.access import ArchiveAccess
+from boyd.export.archive.copier import Archiving, Copier
 from boyd.export.archive.database import Database, metadata
 from boyd.export.archive.merged_history import MergedHistory
 from boyd.export.archive.search import ArchiveReader
@@ -31,6 +34,7 @@ from boyd.store.ended_work import announce_archive
 from boyd.store.executions import ExecutionFilter
 from boyd.store.hashes import dump_cursor
 from boyd.testing import Lab
+from harness import wait_until
 from kit import Recorder, agent, choice, chooses, execution_request, reads, seen, sees
 
 #: Each filter with the iterations of `lab` that it finds, newest first.
@@ -319,6 +323,25 @@ def test_records_beyond_the_retention_are_purged_and_not_copied_again(
     with short.database.begin() as connection:
         for table in ("records", "bodies", "terms", "postings"):
             assert connection.scalar(text(f"SELECT count(*) FROM {table}")) == 0
+
+
+def test_old_records_are_purged_although_nothing_can_be_copied(
+    lab: Lab, opened: Callable[..., Archive], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = opened(lab.whole)
+    archive.copy()
+    full = Mock(side_effect=ArchiveUnavailable("the archive does not answer: it is full"))
+    monkeypatch.setattr(Copier, "copy_deployment", full)
+    archiving = Archiving(lab.whole, lab.whole, archive.database, keep=1e-6)
+    thread = threading.Thread(target=archiving.run)
+    thread.start()
+    try:
+        wait_until(lambda: full.called)
+    finally:
+        archiving.stop()
+        thread.join()
+
+    assert archive.count("iteration") == 0
 
 
 def test_without_its_database_history_is_what_redis_has_and_says_so(

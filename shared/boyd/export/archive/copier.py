@@ -19,7 +19,7 @@ from boyd.errors import ArchiveUnavailable, StoreError
 from boyd.export.archive import entries
 from boyd.export.archive.database import Database
 from boyd.export.archive.entries import ArchiveEntry
-from boyd.export.archive.writer import CHUNK, PURGED, ArchiveWriter
+from boyd.export.archive.writer import CHUNK, ArchiveWriter
 from boyd.export.work_follower import WorkFollower, process_name
 from boyd.models import AuditEntry
 from boyd.models.loop import ArchiveStatus, InvestigationRecord
@@ -82,8 +82,6 @@ class Copier:
         oldest, removed = int(self._oldest()), 0
         while not self._stopping.is_set() and (done := self._writer.purge(oldest)):
             removed += done
-            if done < PURGED:
-                break
         if removed:
             self._writer.purge_terms(oldest)
         return removed
@@ -232,6 +230,9 @@ class Archiving(WorkFollower[ArchiveStatus]):
         if not self._upgraded:
             self._database.upgrade()
             self._upgraded = True
+        if time.monotonic() >= self._purge_at:  # first: copies may take the room that it makes
+            self._purge_at = time.monotonic() + PURGE
+            log.debug("removed %d records that are too old", self._copier.purge())
 
     def _work(self, agent_id: str, investigations: Sequence[str] | None) -> int:
         complete = investigations is None
@@ -239,12 +240,6 @@ class Archiving(WorkFollower[ArchiveStatus]):
 
     def _on_deployment(self) -> int:
         return self._copier.copy_deployment()
-
-    def _after_round(self) -> None:
-        if time.monotonic() >= self._purge_at:
-            removed = self._copier.purge()
-            log.debug("removed %d records that are too old", removed)
-            self._purge_at = time.monotonic() + PURGE
 
     def _say(self, status: ArchiveStatus) -> None:
         announce_archive(self._announcing.client, status)

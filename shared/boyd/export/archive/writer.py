@@ -44,8 +44,8 @@ log = logging.getLogger("boyd.archive")
 
 #: Names or terms that one statement names; SQLite and PostgreSQL take 32 767 values.
 CHUNK = 500
-#: Records that one transaction of a purge removes.
-PURGED = 2000
+#: Records that one transaction of a purge removes: its log takes room on a disk that may be full.
+PURGED = 200
 
 
 @dataclass(frozen=True)
