@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import pytest
 from click.testing import CliRunner
 
+from boyd.health.checks import SILENCE
 from boyd.settings.process_settings import Settings
 from boyd.store import Store, connect
 from boyd.store.fleet import ALIVE
@@ -152,6 +153,7 @@ def test_a_snapshot_that_failed_is_an_error(server: Server, tmp_path: Path) -> N
     status, found = doctor(server.url)
     assert status == 1
     assert "error snapshots: the last snapshot failed" in found
+    assert ready(api_store(server.url)).missing == [SILENCE]
 
 
 def test_a_terminated_broker_is_reported(server: Server, tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from typing import Literal
 from flask import Response, request
 
 from boyd.errors import StoreError, StoreUnavailable
-from boyd.health.reader import read_roster
+from boyd.health.checks import SILENCE, may_refuse_writes
+from boyd.health.reader import read_health, read_roster
 from boyd.health.snapshot import Roster
 from boyd.models import Model, Timestamp, utc_now
 from boyd.settings.process_settings import Settings
@@ -89,11 +90,16 @@ def show_metrics(ctx: RequestContext) -> Response:
 def readiness(store: Store, settings: Settings) -> Readiness:
     """Check that Redis answers and every agent has a worker and, if continuous, a beat.
 
-    It makes two round trips and waits as long as the connection of *store* does, which has to have
-    short time limits. Agents without processes for a day are left out, except the default one.
+    It makes two round trips, and four more when no process is alive; it waits as long as the
+    connection of *store* does, which has to have short time limits. Agents without processes for a
+    day are left out, except the default one.
     """
     try:
-        missing = list(_missing(read_roster(store.client), settings.agent))
+        roster = read_roster(store.client)
+        if not roster.live() and may_refuse_writes(read_health(store.client)):
+            missing = [SILENCE]
+        else:
+            missing = list(_missing(roster, settings.agent))
     except StoreUnavailable:
         missing = ["Redis does not answer"]
     except StoreError:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from boyd.health.agent_health import AgentHealth
 from boyd.health.finding import Finding, error, ok, span, warning
 from boyd.health.server_checks import (
+    ALMOST_FULL,
     check_approval_keys,
     check_archive,
     check_intakes,
@@ -29,6 +30,7 @@ from boyd.text.formatting import counted
 
 #: The components that need each queue, by agent and the queue's short name.
 Needs = Mapping[str, Mapping[str, list[str]]]
+SILENCE = "no heartbeat comes, and Redis may refuse to record any"
 #: Slots without a tick after which a beat has stalled, and the least seconds of them.
 STILL, STILL_AT_LEAST = 2.5, 5.0
 #: Seconds by which a start by the schedule may be late.
@@ -59,10 +61,9 @@ class UnservedQueue:
 def examine(health: HealthSnapshot, needs: Needs | None = None) -> list[Finding]:
     """Run all checks; *needs* has the queues that plugins name, of agents with known files."""
     needs = needs or {}
-    if _may_refuse_writes(health) and not health.roster.live():
-        problem = "no heartbeat comes, and Redis may refuse to record any"
-        silence = warning("processes", problem, "mend the disk of Redis, and check again")
-        return [*check_redis(health), silence]
+    if may_refuse_writes(health) and not health.roster.live():
+        advice = "give Redis room on its disk or in memory, and check again"
+        return [*check_redis(health), warning("processes", SILENCE, advice)]
     return [
         *check_redis(health),
         *check_processes(health.roster),
@@ -76,9 +77,10 @@ def examine(health: HealthSnapshot, needs: Needs | None = None) -> list[Finding]
     ]
 
 
-def _may_refuse_writes(health: HealthSnapshot) -> bool:
-    """Report whether Redis failed to write to its disk; settings decide what it refuses then."""
-    return health.server is not None and not (health.server.aof_ok and health.server.rdb_ok)
+def may_refuse_writes(health: HealthSnapshot) -> bool:
+    """Report whether Redis failed to write to its disk, where settings decide, or is full."""
+    it = health.server
+    return it is not None and not (it.aof_ok and it.rdb_ok and it.fullness < ALMOST_FULL)
 
 
 def queues_without_worker(

@@ -199,7 +199,7 @@ SKEW = 1.0
 #: it, and soon enough that its agents go on within ten seconds.
 LEAST, MOST = 2.0, 4.0
 #: Used fractions of Redis' memory and connections for a warning and for an error.
-_FULL, _ALMOST_FULL = 0.8, 0.95
+_FULL, ALMOST_FULL = 0.8, 0.95
 _NOT_ALLOWED = "permission denied"
 
 
@@ -325,7 +325,7 @@ def _check_memory(server: ServerHealth) -> Finding:
     if not server.limit:
         return ok("memory", f"{_megabytes(server.used)} used, no limit")
     text = f"{_megabytes(server.used)} of {_megabytes(server.limit)} used"
-    if server.used >= _ALMOST_FULL * server.limit:
+    if server.used >= ALMOST_FULL * server.limit:
         advice = "raise maxmemory: at the limit Redis refuses writes and all work stops"
         return error("memory", text, advice)
     if server.used >= _FULL * server.limit:
@@ -338,7 +338,7 @@ def _check_connections(server: ServerHealth) -> Finding:
         return ok("connections", f"{server.clients}, limit unknown")
     text = f"{server.clients} of {server.most_clients} used"
     advice = "raise maxclients of Redis: at the limit no process can connect"
-    if server.clients >= _ALMOST_FULL * server.most_clients:
+    if server.clients >= ALMOST_FULL * server.most_clients:
         return error("connections", text, advice)
     if server.clients >= _FULL * server.most_clients:
         return warning("connections", text, advice)

@@ -258,7 +258,7 @@ def test_hosts_of_workers_whose_clocks_differ_are_reported() -> None:
     ]
 
 
-@pytest.mark.parametrize("changes", [{"aof_ok": False}, {"rdb_ok": False}])
+@pytest.mark.parametrize("changes", [{"aof_ok": False}, {"rdb_ok": False}, {"limit": 1_000_000}])
 def test_while_redis_cannot_write_no_process_counts_as_dead(changes: dict[str, Any]) -> None:
     full = replace(SERVER, **changes)
     silent = health(agent_health(CONTINUOUS), server=full, processes=[process(silent=60)])
