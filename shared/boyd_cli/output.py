@@ -23,8 +23,9 @@ import click
 
 from boyd.errors import ApiProblem
 from boyd.models import Model
+from boyd.text.formatting import one_line as one_line
+from boyd.text.formatting import printable, visible
 from boyd.text.formatting import seconds as seconds
-from boyd.text.formatting import visible
 
 if TYPE_CHECKING:
     from rich.console import Console, OverflowMethod
@@ -177,16 +178,10 @@ def short(id: str) -> str:
     return id[:SHORT]
 
 
-def one_line(text: str) -> str:
-    """The text on one line, without control characters."""
-    printable = "".join(c if c.isprintable() else " " for c in text)
-    return " ".join(printable.split())
-
-
 def clean(text: str) -> str:
     """The text with its lines, without control characters and colours."""
     plain = _COLOURING.sub("", text).replace("\r\n", "\n").replace("\t", "    ")
-    return "".join(c if c.isprintable() or c == "\n" else " " for c in plain)
+    return "\n".join(map(printable, plain.split("\n")))
 
 
 def status_of(problem: ApiProblem) -> int:
@@ -288,8 +283,14 @@ def print_item(form: str, value: object) -> bool:
 def _yaml(value: object) -> str:
     import yaml
 
-    text: str = yaml.safe_dump(_wire(value), sort_keys=False, allow_unicode=True, width=LINE)
-    return text
+    data = _wire(value)
+
+    def dump(allow_unicode: bool) -> str:
+        return str(yaml.safe_dump(data, sort_keys=False, allow_unicode=allow_unicode, width=LINE))
+
+    text = dump(allow_unicode=True)
+    # Otherwise PyYAML leaves some of what nobody sees as it is.
+    return text if text.replace("\n", "").isprintable() else dump(allow_unicode=False)
 
 
 def print_json(value: object, margin: int = 0) -> None:

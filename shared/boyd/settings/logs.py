@@ -12,6 +12,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Literal, TextIO, cast
 
+from boyd.text.formatting import one_line, printable
 from boyd.text.redaction import clean
 
 _FIELDS = ("agent", "iteration", "phase", "plugin")
@@ -82,8 +83,7 @@ def _warning(message: Warning | str, category: type[Warning], *_: object, **__: 
 
 def _message(record: logging.LogRecord) -> str:
     """The message on one line, with reconnection messages in a uniform wording."""
-    text = " ".join(record.getMessage().split())
-    return _AGAIN.sub(r"trying again in \1 s (attempt \2)", text)
+    return _AGAIN.sub(r"trying again in \1 s (attempt \2)", one_line(record.getMessage()))
 
 
 class _Text(logging.Formatter):
@@ -93,7 +93,8 @@ class _Text(logging.Formatter):
         line = f"{when} {record.levelname.lower():7} {_message(record)}"
         text = f"{line} [{ids}]" if ids else line
         if record.exc_info:
-            text += "\n" + self.formatException(record.exc_info)
+            lines = self.formatException(record.exc_info).splitlines()
+            text += "".join(f"\n  {printable(line)}" for line in lines)
         return clean(text)
 
 
@@ -112,5 +113,4 @@ class _Json(logging.Formatter):
 
 
 def _ids(record: logging.LogRecord) -> dict[str, object]:
-    ids = {name: getattr(record, name, None) for name in _FIELDS}
-    return {name: value for name, value in ids.items() if value is not None}
+    return {it: value for it in _FIELDS if (value := getattr(record, it, None)) is not None}

@@ -57,6 +57,16 @@ def visible(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
 
 
+def one_line(text: str) -> str:
+    """The text on one line, without what nobody sees or what moves a cursor."""
+    return " ".join(printable(text).split())
+
+
+def printable(text: str) -> str:
+    """The text with a blank for each character that is not printable."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
 def message_of(error: object) -> str:
     """The text of an error; empty if making it fails, as it does with some errors of libraries."""
     try:

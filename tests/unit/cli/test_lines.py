@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
+import yaml
 
 from boyd.models import (
     ActionResult,
@@ -24,6 +27,7 @@ from boyd_cli.views import iteration_view
 from boyd_cli.views.event_view import plain_line
 from boyd_cli.views.iteration_view import read_rows
 
+HIDDEN = "a\u202eb\u200bc\x9b2J\u2028d"
 ID = "c32e3dd8-08f1-5aed-9b0d-90a5d4413809"
 
 
@@ -33,6 +37,17 @@ def event(kind: str, **data: object) -> Event:
 
 
 NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(("form", "parse"), [("json", json.loads), ("yaml", yaml.safe_load)])
+def test_data_escape_what_nobody_sees(
+    form: str, parse: Callable[[str], object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    output.print_data(form, {"hidden": HIDDEN})
+    document = capsys.readouterr().out
+
+    assert document.replace("\n", "").isprintable()
+    assert parse(document) == {"hidden": HIDDEN}
 
 
 def test_equal_reads_of_an_iteration_are_one_line_with_their_number() -> None:

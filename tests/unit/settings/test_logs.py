@@ -51,6 +51,22 @@ def test_a_message_of_several_lines_is_one_line(
     assert told == (json.loads(line)["message"] if style == "json" else line[21:])
 
 
+@pytest.mark.parametrize("style", STYLES)
+def test_no_text_forges_a_line_or_moves_the_cursor(
+    style: Style, capsys: pytest.CaptureFixture[str]
+) -> None:
+    setup_logging("info", style)
+    text = "gone\x1b[2J\u202e\n12:00:00.000 info    all is well\u2028\x9b1A"
+    try:
+        raise RuntimeError(text)
+    except RuntimeError:
+        CELERY.exception("it is %s", text)
+    lines = capsys.readouterr().err.splitlines()
+
+    assert all(line.isprintable() for line in lines)
+    assert [line for line in lines if not line.startswith("  ")] == lines[:1]
+
+
 @pytest.mark.parametrize("logger", ["boyd.worker", "celery.worker.consumer.consumer"])
 def test_it_goes_on_after_a_plugin_has_configured_its_own(
     logger: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
 from collections.abc import Collection, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
+from unicodedata import category
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -257,10 +257,7 @@ def headers_of(schema: JsonObject) -> dict[tuple[str, ...], str]:
 def visible(text: str) -> str:
     """*text* with every character that people would not see written as its number."""
     return "".join(
-        character
-        if character in "\n\t" or unicodedata.category(character) not in _HIDDEN
-        else f"\\u{{{ord(character):x}}}"
-        for character in text
+        c if c in "\n\t" or category(c) not in _HIDDEN else f"\\u{{{ord(c):x}}}" for c in text
     )
 
 
