@@ -553,9 +553,11 @@ def test_verify_all_checks_the_deployment_too(whole: Store, chain: Audit, cli: C
 
 
 def test_export_writes_every_entry_as_a_line_of_json(chain: Audit, cli: Cli) -> None:
+    chain.append("agent.paused", ANN, note="a\u2028b\x9b2J\u202e")
     lines = [json.loads(line) for line in cli("export").splitlines()]
 
-    assert [line["seq"] for line in lines] == list(range(1, 11))
+    assert [line["seq"] for line in lines] == list(range(1, 12))
+    assert lines[-1]["note"] == "a\u2028b\x9b2J\u202e"
     assert cli("export", "--since", "2999-01-01") == ""
 
 

@@ -567,6 +567,17 @@ def test_lifting_one_freeze_tells_which_other_stays(cli: Cli, lab: Lab) -> None:
     assert "all agents are still frozen" in cli("unfreeze", "--agent", "test")
 
 
+def test_no_name_and_no_reason_forges_a_line(cli: Cli, store: Store) -> None:
+    forged = "fire\nforged: all is well\u2028forged\u202e\x9b2J"
+    lab_of(store, name=forged)
+    cli("freeze", "--all", "--reason", forged)
+    cli("freeze", "--agent", "test", "--reason", forged)
+    outputs = [cli("status"), cli.result("agents").output, cli("unfreeze", "--all")]
+    lines = [line for shown in outputs for line in shown.splitlines()]
+    assert all(line.isprintable() for line in lines)
+    assert not any(line.startswith("forged") for line in lines)
+
+
 def test_an_agent_that_nobody_knows_is_not_frozen(cli: Cli, lab: Lab) -> None:
     assert "no agent 'tset'; known: test" in cli("freeze", "--agent", "tset", status=4)
     unknown = cli.result("freeze", "--agent", "tset", "--redis")

@@ -50,7 +50,8 @@ def ack(api: Api, id: str, seconds: float | None, note: str, release: bool, form
         body: dict[str, Any] = {"note": note, **({"seconds": seconds} if seconds else {})}
         subject = api.agent.post(f"{path}/acknowledge", kind, body)
     if not output.print_data(form, subject):
-        output.say(f"{_title(subject)}: {_keeper(subject.acknowledgement, api.agent.now())}")
+        keeper = _keeper(subject.acknowledgement, api.agent.now())
+        output.say(output.one_line(f"{_title(subject)}: {keeper}"))
 
 
 def _pending(api: Api) -> Iterator[ApprovalItem]:

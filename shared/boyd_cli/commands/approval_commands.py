@@ -94,7 +94,8 @@ def _obstacle(api: Api, item: ApprovalItem) -> str | None:
         stopped = f"{REVOKED}: {state.revoked}"
     if not stopped or item.status != "pending":
         return None
-    return f"{stopped}. It stays pending: approve it once that is lifted, or deny it"
+    text = f"{stopped}. It stays pending: approve it once that is lifted, or deny it"
+    return output.one_line(text)
 
 
 def refresh_preview(api: Api, item: ApprovalItem) -> ApprovalItem:
@@ -161,12 +162,12 @@ def say_answer(api: Api, outcome: AnswerOutcome, several: bool) -> None:
     if outcome.problem:
         return  # reported at the end, on standard error
     if item.status != "pending":
-        output.say(f"{which}{item.title} is {item.status}")
+        output.say(output.one_line(f"{which}{item.title} is {item.status}"))
         return
     have, need = len(item.counting), item.required.min_approvals
     left = approval_view.time_left(item, api.agent.now())
     output.say(
-        f"{which}{item.title} has {have} of {need} approvals, and waits for"
+        f"{which}{output.one_line(item.title)} has {have} of {need} approvals, and waits for"
         f" {counted(need - have, 'more approval')}; time left: {left}"
     )
 

@@ -14,7 +14,7 @@ import click
 
 from boyd.models import AuditEntry, AuditFilter, AuditHead, AuditPage, Verification
 from boyd.models.responses import AgentList
-from boyd.text.formatting import counted
+from boyd.text.formatting import counted, visible
 from boyd_cli import output
 from boyd_cli.api_access import CommandAccess, choose_agent, open_store
 from boyd_cli.options import (
@@ -294,7 +294,7 @@ def export(access: CommandAccess, agent: str | None, deployment: bool, query: Au
     """Print the entries as lines of JSON, oldest first."""
     _, trail = _trail(access, agent, deployment)
     for line in trail.export(query):
-        output.say(line)
+        output.say(visible(line))
 
 
 def _all_trails(access: CommandAccess) -> dict[str, Trail]:

@@ -69,7 +69,7 @@ def agents(api: Api, retired: bool, form: str) -> None:
     """List the agents."""
     page = api.deployment.get("/agents", responses.AgentList, retired=str(retired).lower())
     if page.frozen is not None:
-        output.note(f"Actions of all agents are frozen: {page.frozen}\n")
+        output.note(f"Actions of all agents are frozen: {output.one_line(page.frozen)}\n")
     now = api.deployment.now()
     agents = sorted(page.agents, key=lambda agent: agent.urgency)
     rows = [_row(agent, now) for agent in agents]
@@ -303,7 +303,7 @@ def unfreeze(access: CommandAccess, agent: str | None, everywhere: bool) -> None
     for who, cause in stays.items():
         undo = f"--agent {who}" if who else "--all"
         output.say(
-            f"Actions of {who or 'all agents'} are still frozen: {cause}."
+            f"Actions of {who or 'all agents'} are still frozen: {output.one_line(cause)}."
             f" `{output.command_name()} unfreeze {undo}` lifts this freeze."
         )
 
@@ -352,7 +352,7 @@ def restore(access: CommandAccess, agent: str | None) -> None:
         return chosen, store.freezes.of(chosen)
 
     name, frozen = _over_api_or_redis(access, agent, False, over, directly)
-    held = f", but its actions are frozen: {frozen}" if frozen else ""
+    held = f", but its actions are frozen: {output.one_line(frozen)}" if frozen else ""
     output.say(f"{name} has the right to act again{held}.")
 
 

@@ -109,7 +109,7 @@ def _show(everything: _Everything, form: str) -> None:
     if output.print_data(form, document):
         return
     if everything.frozen is not None:
-        output.say(f"Actions of all agents are frozen: {everything.frozen}\n")
+        output.say(f"Actions of all agents are frozen: {output.one_line(everything.frozen)}\n")
     for agent in everything.agents:
         _show_agent(agent, everything.now)
         output.say()
@@ -118,7 +118,7 @@ def _show(everything: _Everything, form: str) -> None:
 
 def _show_agent(agent: _Agent, now: datetime) -> None:
     entry, state = agent.entry, agent.status
-    title = f" ({entry.name})" if entry.name != entry.id else ""
+    title = f" ({output.one_line(entry.name)})" if entry.name != entry.id else ""
     output.say(f"{entry.id}{title}: {condition_text(entry)}; {_doing(state)}")
     since = state.start_time or (agent.last.ended_at if agent.last else None)
     last = "no iteration yet"
