@@ -72,8 +72,9 @@ class AgentAccess:
     @cached_property
     def resolver(self) -> Resolver:
         """Answers approvals, as far as the rights of groups allow."""
-        retention = self.entry.retention
-        return Resolver(self.store, self.dispatcher, retention, self.signer, rights=self.rights)
+        entry, rights = self.entry, self.rights
+        parts = (self.store, self.dispatcher, entry.retention, self.signer)
+        return Resolver(*parts, rights=rights, of_now=entry.compare_code)
 
     @cached_property
     def past(self) -> MergedHistory:

@@ -273,6 +273,7 @@ def refusal_text(outcome: ApprovalOutcome, item: ApprovalItem) -> str:
         "someone else must approve it, unless its policy sets allow_requester",
         ApprovalOutcome.NOT_AN_APPROVER: _who_may(item),
         ApprovalOutcome.NOTE_REQUIRED: "the policy requires a note with the reason",
+        ApprovalOutcome.LINK_REFUSED: "the link has expired, or answering it needs a login by now",
         ApprovalOutcome.CHANGED: f"the approval has changed; its version is now {item.version}",
     }
     return details[outcome]

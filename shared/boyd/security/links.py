@@ -79,15 +79,15 @@ class AnswerLink(Model):
 def login_reason(item: ApprovalItem) -> str | None:
     """Return the reason if a signed link cannot answer *item*."""
     required = item.required
-    if required.links != "bearer":
-        return "its policy does not allow signed links"
-    if item.is_risky:
-        return "its risk is high, critical or unknown"
-    if item.reversibility == "irreversible":
-        return "it cannot be undone"
-    if required.min_approvals > 1:
-        return f"it needs {required.min_approvals} approvals"
-    return "it requires a person" if required.person else None
+    reasons = {
+        "its policy does not allow signed links": required.links != "bearer",
+        "its risk is high, critical or unknown": item.is_risky,
+        "it cannot be undone": item.reversibility == "irreversible",
+        "its code has changed since it was proposed": item.code_now is not None,
+        f"it needs {required.min_approvals} approvals": required.min_approvals > 1,
+        "it requires a person": required.person,
+    }
+    return next((reason for reason, applies in reasons.items() if applies), None)
 
 
 class LinkSigner:

@@ -91,14 +91,25 @@ def test_a_link_answers_once(desk: Site, signer: LinkSigner, done: list[str]) ->
     assert "This link can't be used again." in second.get(link).text
 
 
-def test_an_approval_that_needs_a_login_has_no_form(desk: Site, signer: LinkSigner) -> None:
+@pytest.mark.parametrize(
+    "changes", [{"risk": "high"}, {"code": '"desk 1"'}], ids=["grave", "other code"]
+)
+def test_no_link_answers_an_approval_that_needs_a_login_by_now(
+    changes: dict[str, str], desk: Site, signer: LinkSigner, done: list[str]
+) -> None:
     id = waiting(desk)
-    link = link_to(desk, signer, id)
-    desk.store.client.hset(desk.lab.store.approvals._keys.approval(id), "risk", "high")
+    browser, link = Browser(desk), link_to(desk, signer, id)
+    form = browser.get(link).form(link)
+    desk.store.client.hset(desk.lab.store.approvals._keys.approval(id), mapping=changes)
 
+    late = browser.send(form, verb="approve", note="mine")
+    assert late.status == 409
+    assert "Your answer does not count: the link has expired, or answering it needs" in late.text
+    assert "mine" in late.text
     shown = Browser(desk).get(link)
     assert "Answering it needs a login." in shown.text
     assert "<form" not in shown.source
+    assert done == []
 
 
 @pytest.mark.parametrize("token", ["x", "e30.x", "a.b.c", "%00", "a" * 5000])

@@ -148,6 +148,7 @@ def test_a_link_lives_as_long_as_its_approval_and_a_day_at_most(ttl: int, days: 
         {"required": ApprovalPolicy(links="bearer", person=True)},
         {"required": ApprovalPolicy(links="login")},
         {"required": ApprovalPolicy(links="never")},
+        {"code_now": "shop 2"},
     ],
 )
 def test_a_risky_approval_needs_a_login_instead_of_a_signed_link(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import Literal
 
@@ -73,7 +73,7 @@ class Resolver:
     """Resolves one agent's approvals, from any process; needs no plugins.
 
     *signer* signs them; without one, workers that have the secret refuse to execute them.
-    *rights* are those of groups, which limit who may answer.
+    *rights* are those of groups, which limit who may answer; *of_now* marks changed code.
     """
 
     def __init__(
@@ -84,12 +84,13 @@ class Resolver:
         signer: ApprovalSigner | None = None,
         *,
         rights: GroupRights,
+        of_now: Callable[[ApprovalItem], ApprovalItem] = lambda item: item,
     ) -> None:
         self._store = store
         self._dispatcher = dispatcher
         self._retention = retention
         self._signer = signer
-        self._rights = rights
+        self._rights, self._of_now = rights, of_now
 
     def answer(
         self,
@@ -120,11 +121,11 @@ class Resolver:
         The outcome is `LINK_REFUSED` when the link has ended or the item needs a login.
         """
         item = self._store.approvals.get(link.approval_id, in_flight=False)
-        problem = link.problem(item, self._store.clock.now())
+        problem = link.problem(item and self._of_now(item), self._store.clock.now())
         if problem in (LinkProblem.EXPIRED, LinkProblem.LOGIN_NEEDED):
             return Resolution(ApprovalOutcome.LINK_REFUSED, item)
-        by, until = link.actor(address), link.deadline
-        answer = ItemAnswer(verdict, by, note, link.version, link_until=until)
+        by = link.actor(address)
+        answer = ItemAnswer(verdict, by, note, link.version, link_until=link.deadline)
         return self._answer(link.approval_id, item, answer)
 
     def _answer(
