@@ -1052,7 +1052,7 @@ PROTECTIONS = (
         "P14",
         "only signed approvals count, where there is a secret",
         f"{RUNTIME}/jobs/action_jobs.py",
-        "return None if required.is_met_by(signer.valid_votes(item)) else _UNSIGNED",
+        "return None if is_signed else _UNSIGNED",
         "return None",
         "unit/security/test_approval_signatures.py",
         ("test_nothing_is_executed_that_was_not_approved_as_it_is",),

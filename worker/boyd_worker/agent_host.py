@@ -231,8 +231,7 @@ def _identity(settings: Settings, name: str, clock: ServerClock) -> IdentitySign
     """Signs the identity tokens of this worker's agents, if it has a key."""
     if settings.identity_key is None:
         return None
-    issuer = settings.api.url or "boyd"
-    key = settings.identity_key.get_secret_value()
+    key, issuer = settings.identity_key.get_secret_value(), settings.api.url or "boyd"
     return IdentityTokens(key, issuer, name, clock.seconds).sign
 
 

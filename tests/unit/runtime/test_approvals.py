@@ -373,6 +373,20 @@ def test_an_approved_action_that_no_worker_takes_ends_as_not_executed() -> None:
     assert done.result.error == "Not executed: no worker took it from queue 'act'"
 
 
+def test_an_approved_action_that_was_given_to_other_workers_goes_to_their_queue() -> None:
+    recorder = Recorder()
+    lab = gated(recorder)
+    item = pending_item(lab)
+    lab.engine.agent.host.actions[item.action_id].queue = "act.db"
+    lab.resolver.answer(item.id, "approved", person("ann"))
+    lab.jobs.execute(name(item), 1)
+
+    assert recorder.calls == []
+    assert lab.client.hget(key(item), "queue") == "act.db"
+    lab.deliver()
+    assert len(recorder.calls) == 1
+
+
 def test_an_approved_item_is_kept_until_it_is_executed() -> None:
     recorder = Recorder()
     action = recorder.action(autonomy=GATED, concurrency=2)

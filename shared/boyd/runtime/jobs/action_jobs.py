@@ -26,7 +26,7 @@ from boyd.phases.act import Ledger
 from boyd.plugin import Procedure
 from boyd.runtime.autonomy.offers import AutonomyOffers
 from boyd.runtime.engine import Engine
-from boyd.runtime.jobs.job_runner import Done, Fields
+from boyd.runtime.jobs.job_runner import Done, Fields, Later
 from boyd.store import RunEnding, StuckJob, WaitsForTurn, fingerprint, read_item
 from boyd.text import queues
 from boyd.text.formatting import seconds
@@ -104,9 +104,8 @@ def _not_chosen(action: str, trace: DecisionTrace, decision: Decision) -> Action
     refusal = trace.vetoed or trace.invalid
     if refusal is None:
         return action_call.failure(action, decision.rationale)
-    return action_call.failure(
-        action, f"Vetoed by {refusal.by}: {refusal.reason}", prevented="vetoed"
-    )
+    reason = f"Vetoed by {refusal.by}: {refusal.reason}"
+    return action_call.failure(action, reason, prevented="vetoed")
 
 
 def give_up_execution(engine: Engine, execution: str, action: str, stuck: StuckJob) -> ActionResult:
@@ -133,9 +132,15 @@ class ApprovedActionHandler:
         """Seconds one execution may take."""
         return self._engine.action_limit(fields.get("actionId"))
 
-    def perform(self, id: str, fields: Fields, fence: Fence, retry: bool) -> Done:
+    def perform(self, id: str, fields: Fields, fence: Fence, retry: bool) -> Done | Later:
         """Execute the approved action: decide hooks, gate, budgets and holds no longer bind it."""
-        return self._finish(id, self._act(read_item(fields), fence, retry))
+        item = read_item(fields)
+        action = self._engine.agent.host.actions.get(item.action_id)
+        queue = (action.queue if action else item.queue) or queues.ACT
+        # Its plugin may have given it to other workers since the proposal.
+        if queue != (item.queue or queues.ACT) and not self._engine.settings.may_take(queue):
+            return Later(0, queue=queue)
+        return self._finish(id, self._act(item, fence, retry))
 
     def handle_error(self, id: str, fields: Fields, reason: str) -> Done:
         """End with the ledger's result, or as failed."""
@@ -153,9 +158,8 @@ class ApprovedActionHandler:
         """End with the ledger's result."""
         item = self._approvals.get(id)
         action = item.action_id if item else "unknown"
-        return self._finish(
-            id, give_up_execution(self._engine, _execution(item, id), action, stuck)
-        )
+        result = give_up_execution(self._engine, _execution(item, id), action, stuck)
+        return self._finish(id, result)
 
     def _act(self, item: ApprovalItem, fence: Fence, retry: bool) -> ActionResult:
         if fingerprint(item) != item.fingerprint:
@@ -163,8 +167,7 @@ class ApprovedActionHandler:
             return action_call.failure(item.action_id, reason, prevented="refused")
         if item.action_id == naming.GRANT:
             return self._offers.grant(item, fence)
-        refusal = self._policy_refusal(item)
-        if refusal:
+        if refusal := self._policy_refusal(item):
             return action_call.failure(item.action_id, refusal, prevented="refused")
         request = act.Request(
             execution_id=item.execution_id,
@@ -185,8 +188,7 @@ class ApprovedActionHandler:
             proposal=act.ProposalTerms(plan=tuple(item.plan)),
             fence=fence,
         )
-        engine = self._engine
-        ledger = engine.ledger()
+        engine, ledger = self._engine, self._engine.ledger()
         return in_turn(
             engine,
             item.action_id,
@@ -212,9 +214,8 @@ class ApprovedActionHandler:
             then = item.code or "unknown code"
             return f"Refused: its code has changed since it was proposed: {then} then, {code} now"
         signer = self._engine.settings.signer
-        if signer is None:
-            return None
-        return None if required.is_met_by(signer.valid_votes(item)) else _UNSIGNED
+        is_signed = signer is None or required.is_met_by(signer.valid_votes(item))
+        return None if is_signed else _UNSIGNED
 
     def _finish(self, id: str, result: ActionResult) -> Done:
         # Read again: more runs may have joined the item since the job was entered.
