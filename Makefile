@@ -9,8 +9,8 @@ ARGS ?=
 # An area of tests/areas.toml: only its tests run.
 AREA :=
 DIST ?= dist
-# Processes that run tests: most of the time they wait for what they have started.
-PROCESSES ?= 5
+# Processes that run tests: half of the time they wait for what they have started.
+PROCESSES ?= 4
 # Compiled modules are kept, whatever the environment says: tests start hundreds of processes.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(VENV)/bin/python -m pytest --numprocesses $(PROCESSES) --durations 10
 FILES := $(VENV)/bin/python tests/areas.py $(AREA)

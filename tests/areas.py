@@ -5,15 +5,18 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).parents[1]
 TABLE = ROOT / "tests" / "areas.toml"
+#: Imports a module of a kit, whose folder is on Python's path.
+_IMPORT = re.compile(r"^ *(?:from|import) (\w+)", re.MULTILINE)
 
 
 def matches(path: str, globs: Sequence[str]) -> bool:
@@ -39,7 +42,7 @@ class Area:
     paths: tuple[str, ...]
     tests: tuple[str, ...]
 
-    @property
+    @cached_property
     def files(self) -> list[str]:
         """The test files of the area."""
         return [file for file in test_files() if matches(file, self.tests)]
@@ -71,8 +74,8 @@ def long_files() -> tuple[str, ...]:
 
 
 def unknown(changed: Iterable[str]) -> list[str]:
-    """Those of the changed files of which the table does not say what they affect."""
-    return [path for path in changed if not _is_test(path) and not _areas_of(path)]
+    """Those of the changed files of which nothing says what they affect."""
+    return [path for path in changed if not _areas_of(path) and not _users_of(path)]
 
 
 def affected(changed: Iterable[str]) -> list[str]:
@@ -80,12 +83,45 @@ def affected(changed: Iterable[str]) -> list[str]:
     changed = list(changed)
     if unknown(changed):
         return list(long_files())
-    globs = [area.tests for path in changed if not _is_test(path) for area in _areas_of(path)]
-    return [
-        file
-        for file in long_files()
-        if file in changed or any(matches(file, tests) for tests in globs)
-    ]
+    files: set[str] = set()
+    for path in changed:
+        files.update(_users_of(path), *(area.files for area in _areas_of(path)))
+    return [file for file in long_files() if file in files]
+
+
+@cache
+def _users_of(path: str) -> set[str]:
+    """The test files that use a file of `tests/` by themselves: no table has to name them.
+
+    A test file is used by itself, a conftest by the tests below it, and a kit by who imports it,
+    directly, through other kits, or by a conftest.
+    """
+    if _is_test(path):
+        return {path}
+    if not matches(path, ["tests/*.py", "tests/kits/*.py", "tests/**/conftest.py"]):
+        return set()
+    users: set[str] = set()
+    seen, rest = {path}, [path]
+    while rest:
+        user = rest.pop()
+        if user.endswith("/conftest.py"):
+            below = user.removesuffix("conftest.py")
+            users.update(file for file in test_files() if file.startswith(below))
+        importers = _importers().get(PurePosixPath(user).stem, set()) - seen
+        users.update(filter(_is_test, importers))
+        seen |= importers
+        rest += [importer for importer in importers if not _is_test(importer)]
+    return users
+
+
+@cache
+def _importers() -> dict[str, set[str]]:
+    """The files below `tests/` that import a module, by its name."""
+    importers: dict[str, set[str]] = {}
+    for path in TABLE.parent.rglob("*.py"):
+        for module in _IMPORT.findall(path.read_text(encoding="utf-8")):
+            importers.setdefault(module, set()).add(path.relative_to(ROOT).as_posix())
+    return importers
 
 
 def _is_test(path: str) -> bool:
@@ -93,6 +129,8 @@ def _is_test(path: str) -> bool:
 
 
 def _areas_of(path: str) -> list[Area]:
+    if _is_test(path):
+        return []
     return [area for area in areas().values() if matches(path, area.paths)]
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import importlib.metadata
 import os
 import signal
 from collections.abc import Generator, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,9 @@ from slots import watch_slots
 # Started from a script in the background, this process ignores Ctrl-C, and so would all that the
 # tests start; programs with a handler start with the default.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Each client of Redis asks for the version of its library, which reads the same file again.
+importlib.metadata.version = cache(importlib.metadata.version)
 
 # No test depends on how fast the machine is, nor on chance.
 settings.register_profile("suite", deadline=None, derandomize=True)

@@ -50,6 +50,7 @@ def test_without_an_act_worker_every_iteration_ends_at_once_and_says_which_to_st
     assert errors(results) == errors(again) == expected
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_losing_the_last_act_worker_in_any_phase_ends_the_iteration_and_the_next_observes(
     deployment: Deployment, number: signal.Signals, measure: Measure
@@ -144,6 +145,7 @@ def test_an_iteration_is_abandoned_with_a_command_while_its_worker_acts(
     assert deployment.agent("lone-act").history.get(begun) == result
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
 def test_an_action_may_compute_in_several_processes(deployment: Deployment, pool: str) -> None:
     deployment.worker("work", "agents.parallel:agent", "--pool", pool)

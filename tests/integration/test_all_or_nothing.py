@@ -687,7 +687,8 @@ def proposal(number: int, **fields: Any) -> Proposal:
     )
 
 
-@pytest.mark.parametrize("tries", [1, pytest.param(3, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("tries", [1, 3])
 def test_each_script_does_all_or_nothing(trial: tuple[Trial, Store], tries: int) -> None:
     made, store = trial
     live(store)

@@ -38,6 +38,7 @@ def cli(redis_url: str, store: Store, tmp_path: Path) -> Iterator[Cli]:
         yield Cli(tmp_path, BOYD_API_KEY=key, BOYD_URL=api.url)
 
 
+@pytest.mark.long
 def test_the_examples_of_the_seed_run_as_they_stand(cli: Cli, tmp_path: Path) -> None:
     facts = tmp_path / "facts.ttl"
     facts.write_text(TURTLE)

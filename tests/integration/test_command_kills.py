@@ -66,6 +66,7 @@ def pids(deployment: Deployment) -> list[int]:
     return [int(line.rpartition(":")[2]) for line in deployment.effects()]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("idempotent", [False, True])
 def test_a_program_dies_with_its_worker_and_only_an_idempotent_one_runs_again(
     deployment: Deployment, agent: Callable[[bool], str], idempotent: bool

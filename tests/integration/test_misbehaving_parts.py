@@ -39,6 +39,7 @@ def test_isolated_observers_run_in_processes_that_are_killed_in_time(
     assert state.get("where") == ["graz", "graz"]
 
 
+@pytest.mark.long
 def test_an_observer_that_kills_its_worker_costs_only_itself(deployment: Deployment) -> None:
     for name in ("a", "b", "c", "d"):
         deployment.worker(name, "agents.awkward:deadly")

@@ -133,6 +133,7 @@ def state_of(deployment: Deployment, item: ApprovalItem, name: str) -> str | Non
     return notification.state if notification else None
 
 
+@pytest.mark.long
 def test_an_acknowledgement_stops_the_next_escalation(
     deployment: Deployment,
 ) -> None:

@@ -44,6 +44,7 @@ def seconds(deployment: Deployment) -> float:
     return float(whole + millionths / 1e6)
 
 
+@pytest.mark.long
 def test_four_processes_sweep_and_seal_hardly_more_often_than_one(deployment: Deployment) -> None:
     for name in ("SWEEP", "HEARTBEAT_INTERVAL"):
         deployment.environment[f"BOYD_TIMING__{name}"] = "0.4"
@@ -65,6 +66,7 @@ def test_four_processes_sweep_and_seal_hardly_more_often_than_one(deployment: De
     assert seals() <= most
 
 
+@pytest.mark.long
 def test_only_who_plans_iterations_reads_who_is_there_and_only_after_a_change(
     deployment: Deployment,
 ) -> None:
@@ -86,6 +88,7 @@ def test_only_who_plans_iterations_reads_who_is_there_and_only_after_a_change(
     assert everything == 0
 
 
+@pytest.mark.long
 def test_when_all_but_one_die_the_one_goes_on_with_its_next_heartbeat(
     deployment: Deployment,
 ) -> None:

@@ -103,6 +103,7 @@ def test_workers_killed_before_and_after_each_step_repeat_none(stepping: Steppin
     assert stepping.deployment.effects() == ["one", "two", "three"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("answer", ["go on", "repeat", "cancel"])
 def test_a_person_decides_when_the_outcome_of_a_step_was_lost(
     stepping: Stepping, answer: str

@@ -123,6 +123,7 @@ def test_a_newly_automatic_action_exits_with_2(tmp_path: Path, records: list[Loo
     assert "automatic shop:scale" in out
 
 
+@pytest.mark.long
 def test_the_strict_default_fails_on_what_acts_less_and_names_it(
     tmp_path: Path, records: list[LoopResult]
 ) -> None:
@@ -351,6 +352,7 @@ def test_a_plugin_that_ends_its_process_ends_the_replay_with_a_reason(
     assert "\n  out of patience" in errors
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("begins", "over"), [("20200101", True), ("20000101", False)])
 def test_change_freezes_apply_as_they_did(tmp_path: Path, begins: str, over: bool) -> None:
     event = f"BEGIN:VEVENT\nUID:1\nDTSTAMP:{begins}T000000Z\nDTSTART:{begins}T000000Z\n"
@@ -373,6 +375,7 @@ def test_change_freezes_apply_as_they_did(tmp_path: Path, begins: str, over: boo
 # Its sources
 
 
+@pytest.mark.long
 def test_archive_and_redis_are_one_past_and_approvals_say_how_they_ended(tmp_path: Path) -> None:
     path = write_agent(tmp_path / "shop")
     lab = Lab(agent_from_file(path), client=fakeredis.FakeRedis(decode_responses=True))

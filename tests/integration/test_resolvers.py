@@ -153,6 +153,7 @@ def check_votes(item: ApprovalItem, said: list[Resolution]) -> None:
     assert counted <= 3
 
 
+@pytest.mark.long
 def test_a_quorum_of_three_is_three_principals_however_many_threads_each_has(
     lab: Lab, doors: list[AgentStore]
 ) -> None:

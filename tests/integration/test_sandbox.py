@@ -268,6 +268,7 @@ def test_output_of_an_action_is_logged_under_its_name(
     assert printed in caplog.messages
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("line", ["garbage", "[]", "{}garbage", '{"answer": 1}', "[" * 100_000])
 def test_something_else_than_an_answer_leaves_open_what_it_did(line: str) -> None:
     found = tried("answer_by_hand", line, "kernel")

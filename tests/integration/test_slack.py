@@ -102,6 +102,7 @@ def waiting(lab: Lab, seed: int) -> ApprovalItem:
     return enqueue_approval(lab.store, proposal)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(2))
 def test_fifty_people_who_submit_at_once_have_one_outcome(
     redis_url: str, slack: Slack, seed: int

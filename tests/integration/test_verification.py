@@ -66,6 +66,7 @@ def test_harm_is_seen_and_undone_by_workers(deployment: Deployment) -> None:
     assert deployment.effects() == ["break", "look", "mend", "look"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_another_worker_verifies_when_one_is_lost_at_a_check(
     deployment: Deployment, number: int

@@ -63,6 +63,7 @@ def test_three_workers_share_the_observers_of_one_agent(deployment: Deployment) 
     assert result.success
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_worker_killed_in_a_phase_costs_seconds_and_nothing_else(
     deployment: Deployment, phase: str, measure: Measure

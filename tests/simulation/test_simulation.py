@@ -31,6 +31,7 @@ def test_no_schedule_violates_an_invariant(name: str) -> None:
     assert [(f"{name}:{o.seed}", o.violations) for o in outcomes if o.violations] == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "title",
     ["only what is pending can be resolved", "leases are renewed while the work goes on"],

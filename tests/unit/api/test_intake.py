@@ -274,6 +274,7 @@ def test_a_storm_uses_up_nothing_of_what_people_may_ask(server: Any) -> None:
     assert site.get("/state").status_code == 200
 
 
+@pytest.mark.long
 def test_1500_alerts_of_one_group_are_taken_and_observed_in_order(eager: Site) -> None:
     group = [{**ALERTS["alerts"][0], "fingerprint": f"{n:04}"} for n in range(1500)]  # type: ignore[index]
     eager.dispatcher.held = True

@@ -646,6 +646,7 @@ print(sorted(name for name in sys.modules if name.startswith(theirs)))
 """
 
 
+@pytest.mark.long
 def test_without_a_model_nothing_of_it_is_imported() -> None:
     done = subprocess.run(
         [sys.executable, "-c", _IMPORTED],

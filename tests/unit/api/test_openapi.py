@@ -98,6 +98,7 @@ def test_every_reference_leads_somewhere() -> None:
     assert references(SPEC) <= known
 
 
+@pytest.mark.long
 def test_no_two_shapes_share_a_name() -> None:
     shapes: dict[str, Any] = {}
     for route in ALL:
@@ -139,6 +140,7 @@ def test_a_request_that_acts_can_be_repeated_safely(
     assert route.idempotent or method != "post", "every POST creates or acts"
 
 
+@pytest.mark.long
 def test_a_validator_of_openapi_finds_nothing_wrong() -> None:
     assert list(OpenAPIV31SpecValidator(SPEC).iter_errors()) == []
 

@@ -96,6 +96,7 @@ def test_every_route_reads_every_record(recorded: Recorded) -> None:
     assert [answer for answer in answers.items() if is_broken(*answer[1])] == []
 
 
+@pytest.mark.long
 def test_every_page_that_links_lead_to_is_shown(recorded: Recorded) -> None:
     browser = Browser(SimpleNamespace(app=recorded.app), recorded.people["ann"])  # type: ignore[arg-type]
     queue, seen, broken = ["/console/"], set[tuple[str, ...]](), []

@@ -358,6 +358,7 @@ def past(site: Site, **headers: str) -> list[str]:
     return re.findall(r"^id: (.*)$", text, re.MULTILINE)
 
 
+@pytest.mark.long
 def test_a_stream_of_past_events_ends_after_the_newest_and_no_other_does(site: Site) -> None:
     following = site.get("/events", buffered=False)
     stream = iter(following.response)

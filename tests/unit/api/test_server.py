@@ -116,6 +116,7 @@ def test_pipelined_requests_are_answered_in_order(port: int) -> None:
     assert b'"status"' in answers[3]
 
 
+@pytest.mark.long
 def test_clients_that_read_nothing_get_one_answer(port: int) -> None:
     request = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
     before = _memory()
@@ -131,6 +132,7 @@ def test_clients_that_read_nothing_get_one_answer(port: int) -> None:
         assert _memory() - before < 300_000_000
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("between_sums", [0.0, 3600.0])
 def test_connections_are_closed_when_their_clients_leave_too_much_unread(
     port: int,

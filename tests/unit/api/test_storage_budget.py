@@ -92,6 +92,7 @@ def test_runs_count(site: Site) -> None:
     assert refusal(site, "/runs", run).json["type"] == "/problems/storage-budget"
 
 
+@pytest.mark.long
 def test_answers_that_are_kept_for_repetitions_count(site: Site) -> None:
     services = site.services
     services.settings = services.settings.model_copy(update={"principal_bytes": MIB // 16})
@@ -103,6 +104,7 @@ def test_answers_that_are_kept_for_repetitions_count(site: Site) -> None:
     assert 429 in codes
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", ["/pause", "/freeze", "/revoke"])
 def test_an_agent_can_be_stopped_beyond_the_budget(site: Site, path: str) -> None:
     refusal(site, "/runs", {"title": "a" * 200, "description": "a" * 20_000})

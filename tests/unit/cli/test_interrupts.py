@@ -66,6 +66,7 @@ def test_ctrl_c_while_modules_are_imported_ends_calmly(module: str, tmp_path: Pa
     assert (done.returncode, done.stdout, done.stderr.strip()) == (INTERRUPTED, "", "")
 
 
+@pytest.mark.long
 def test_ctrl_c_while_an_agent_is_loaded_ends_calmly(tmp_path: Path) -> None:
     (tmp_path / "agent.toml").write_text(
         'id = "slow"\nplugins_dir = "plugins"\n[[plugins]]\nuse = "slow"\n'
@@ -82,6 +83,7 @@ def test_sigterm_ends_the_first_process_of_a_container_at_once() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (TERMINATED, b"", b"")
 
 
+@pytest.mark.long
 def test_a_full_disk_is_an_error_of_one_line() -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(

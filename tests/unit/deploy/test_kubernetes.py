@@ -367,6 +367,7 @@ def rendered(folder: Path) -> list[Manifest]:
     return [one for one in yaml.safe_load_all(done.stdout) if one]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_an_overlay_renders_to_what_fits_and_refers_to_what_exists(overlay: str) -> None:
     found = rendered(KUBERNETES / "overlays" / overlay)

@@ -590,6 +590,7 @@ def test_questions_are_answered(cli: Cli, mind: ImaginaryMind) -> None:
 # Completion and help
 
 
+@pytest.mark.long
 def test_looking_at_the_help_loads_nothing_that_only_goals_need(cli: Cli) -> None:
     code = "import sys, boyd_cli.group as g; g.boyd(['--help'], standalone_mode=False);"
     code += "names = 'boyd_goals.state', 'numpy', 'rdflib', 'requests', 'prompt_toolkit';"

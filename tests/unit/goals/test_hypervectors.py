@@ -58,6 +58,7 @@ def test_a_token_is_the_bits_of_a_hash_that_is_the_same_everywhere() -> None:
     assert token_vector("mammal").tolist() == [1 if bit else -1 for bit in bits]
 
 
+@pytest.mark.long
 def test_two_processes_say_the_same_to_the_last_digit() -> None:
     assert sampled("1") == sampled("2")
 
@@ -109,6 +110,7 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
         tool_profiles.bundle({"red": 1})
 
 
+@pytest.mark.long
 def test_scoring_turtle_and_rules_import_neither_numpy_nor_rdflib() -> None:
     code = (
         "import sys, boyd_goals.scoring\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fakeredis
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -50,6 +51,7 @@ def looks(graph: Graph) -> list[object]:
     ]
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.one_of(triples, st.lists(triples, max_size=4)), max_size=12))
 def test_both_graphs_look_the_same_whatever_is_done(

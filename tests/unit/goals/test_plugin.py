@@ -747,6 +747,7 @@ def test_a_fresh_session_leaves_the_old_one_as_it_is() -> None:
     assert kept["cycle"] == old.cycle == 1
 
 
+@pytest.mark.long
 def test_episodes_are_remembered_in_every_later_session() -> None:
     mind = Mind(stall_threshold=50)
     first = learned(mind)

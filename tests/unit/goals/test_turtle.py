@@ -244,6 +244,7 @@ def test_blank_lines_and_prefixes_take_time_in_proportion(made: Callable[[int], 
     assert growth(read, made, 200_000) < MOST
 
 
+@pytest.mark.long
 def test_turtle_read_in_a_subprocess_gives_the_same_facts() -> None:
     text = PREFIXES + "".join(f":a{n} :b :c . " for n in range(1200)) + ":a rdfs:label 'x' ."
 
@@ -252,6 +253,7 @@ def test_turtle_read_in_a_subprocess_gives_the_same_facts() -> None:
         turtle.read_apart("not turtle")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "number", ["1E9999999999", "1E-9999999999", "1E999999999999999"], ids=["large", "small", "huge"]
 )

@@ -144,6 +144,7 @@ def test_an_answer_that_is_too_long_is_kept_in_part_and_says_so() -> None:
         assert len(here.entries(Said)[0].text) < MAX_SAID + 100
 
 
+@pytest.mark.long
 def test_an_answer_in_a_form_that_is_too_long_is_asked_for_again() -> None:
     form = {"type": "object", "properties": {"cause": {"type": "string"}}}
     long, right = call("answer", {"cause": "x" * 150_000}), call("answer", {"cause": "disk"})

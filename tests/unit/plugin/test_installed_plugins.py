@@ -256,6 +256,7 @@ def python(arguments: list[str], site: Path) -> str:
 HEAVY = ("apprise", "numpy", "rdflib", "psycopg", "authlib", "cel_expr_python", "icalendar")
 
 
+@pytest.mark.long
 def test_only_the_plugins_of_an_agent_are_imported(tmp_path: Path) -> None:
     """Neither `import boyd` nor the processes of `boyd up` load what no agent uses."""
     (tmp_path / "agent.toml").write_text('id = "a"\n[[plugins]]\nuse = "host-metrics"\n')

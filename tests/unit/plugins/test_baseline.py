@@ -274,6 +274,7 @@ def fleet(count: int, at: datetime, seed: int) -> list[Observation]:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [1, 300])
 def test_the_number_of_commands_does_not_grow_with_the_series(count: int) -> None:
     watch, state = Watch(max_series=300), CountedState()

@@ -192,6 +192,7 @@ def cases() -> list[Series]:
     return [series(kind, seed) for kind in KINDS for seed in (1, 2, 3)]
 
 
+@pytest.mark.long
 def test_it_finds_more_incidents_than_the_best_of_many_thresholds(cases: list[Series]) -> None:
     own = score(baseline, cases)
     best = max((score(detector, cases) for detector in THRESHOLDS), key=lambda score: score.f1)
@@ -201,6 +202,7 @@ def test_it_finds_more_incidents_than_the_best_of_many_thresholds(cases: list[Se
     assert own.false_a_week < 0.3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_there_are_few_false_alarms_a_week(kind: str) -> None:
     generator = random.Random(f"quiet {kind}")

@@ -531,6 +531,7 @@ def hits(names: list[str], roots: set[str], count: int) -> bool:
     return not roots.isdisjoint(names[:count])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shape", ["", *SHAPES])
 @pytest.mark.parametrize("label", WORLDS)
 def test_the_ranking_beats_the_largest_deviation(label: str, shape: str) -> None:
@@ -615,6 +616,7 @@ def lives(world: World, truth: Any) -> Record:
     return record
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "world",
     [
@@ -634,6 +636,7 @@ def test_stated_probabilities_are_better_than_both_base_rates(world: World) -> N
     assert abs(mean - sum(right for _, right in record.stated) / stated) < 0.05
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "truth",
     [

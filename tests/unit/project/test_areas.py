@@ -53,23 +53,51 @@ def only_core(file: str) -> bool:
     return named == [CORE]
 
 
-@pytest.mark.parametrize("file", long_files())
-def test_every_long_test_is_affected_by_some_area(file: str) -> None:
-    assert [area for area in areas.areas().values() if matches(file, area.tests)]
+def test_every_long_test_is_affected_by_some_area() -> None:
+    tests = [area.tests for area in areas.areas().values()]
+
+    assert [file for file in long_files() if not any(matches(file, row) for row in tests)] == []
 
 
-@pytest.mark.parametrize(("area", "glob"), list(globs()))
-def test_every_glob_of_the_table_means_something(area: str, glob: str) -> None:
-    assert any(ROOT.glob(glob.removesuffix("/"))), area
+def test_every_glob_of_the_table_means_something() -> None:
+    assert [row for row in globs() if not any(ROOT.glob(row[1].removesuffix("/")))] == []
 
 
-@pytest.mark.parametrize("file", long_files())
-def test_a_long_test_is_affected_by_what_it_imports_outside_the_core(file: str) -> None:
-    assert [
-        path
-        for path in imported(file)
-        if not (only_core(path) or Path(path).name.startswith("test_") or file in affected([path]))
-    ] == []
+def test_a_long_test_is_affected_by_what_it_imports_outside_the_core() -> None:
+    importers: dict[str, set[str]] = {}
+    for file in long_files():
+        for path in imported(file):
+            importers.setdefault(path, set()).add(file)
+
+    assert {
+        path: missed
+        for path, files in importers.items()
+        if not (only_core(path) or Path(path).name.startswith("test_"))
+        and (missed := files.difference(affected([path])))
+    } == {}
+
+
+@pytest.mark.parametrize(
+    ("changed", "chosen"),
+    [
+        ("tests/kits/github_emulator.py", ["tests/connections/test_github.py"]),
+        ("tests/kits/night_kit.py", ["tests/browser/test_pager.py"]),
+    ],
+)
+def test_a_kit_affects_the_tests_that_import_it(changed: str, chosen: list[str]) -> None:
+    assert affected([changed]) == chosen
+
+
+def test_a_kit_affects_the_tests_of_the_kits_that_import_it() -> None:
+    assert "tests/browser/test_pager.py" in affected(["tests/kits/slack_kit.py"])
+
+
+def test_a_conftest_and_its_kits_affect_the_tests_of_its_folder_only() -> None:
+    unit = {file for file in long_files() if file.startswith("tests/unit/")}
+
+    assert set(affected(["tests/unit/conftest.py"])) == unit
+    assert unit <= set(affected(["tests/kits/archive_kit.py"]))
+    assert "tests/faults/test_storm.py" not in affected(["tests/kits/archive_kit.py"])
 
 
 def test_a_file_in_no_area_affects_all_long_tests() -> None:
@@ -116,12 +144,20 @@ def test_nothing_changed_affects_nothing() -> None:
             [
                 "tests/integration/test_cli_replay.py",
                 "tests/integration/test_replay.py",
+                "tests/unit/goals/test_plugin.py",
+                "tests/unit/plugins/test_baseline.py",
+                "tests/unit/plugins/test_baseline_detection.py",
+                "tests/unit/plugins/test_likely_causes.py",
+                "tests/unit/replay/test_built_in_mutants.py",
+                "tests/unit/replay/test_closed_loop.py",
+                "tests/unit/replay/test_judged_again.py",
                 "tests/unit/replay/test_process_memory.py",
+                "tests/unit/replay/test_replay.py",
                 "tests/unit/replay/test_replayed_plugins.py",
                 "tests/unit/store/test_total_orders.py",
             ],
         ),
-        ("tests/benchmarks/run.py", []),
+        ("tests/benchmarks/run.py", ["tests/integration/test_periodic_work.py"]),
     ],
 )
 def test_a_change_affects_the_tests_of_its_areas(changed: str, chosen: list[str]) -> None:

@@ -396,6 +396,7 @@ def test_the_site_has_every_page(site: Path) -> None:
     assert set(REFERENCE) == {path.stem for path in (site / "reference").glob("*.html")}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [

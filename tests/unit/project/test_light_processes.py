@@ -25,6 +25,7 @@ PROCESSES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PROCESSES)
 def test_a_process_imports_no_package_that_it_does_not_use(name: str) -> None:
     modules, needs = PROCESSES[name]

@@ -175,6 +175,7 @@ def test_an_unstable_test_that_is_gone_is_struck(state: State) -> None:
     assert state.unstable == {}
 
 
+@pytest.mark.long
 def test_only_unstable_tests_that_exist_run_again(state: State) -> None:
     file = "tests/unit/text/test_sequential_bounds.py"
     test = f"{file}::test_at_the_least_share_itself_the_error_is_as_stated"

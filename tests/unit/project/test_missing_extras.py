@@ -181,6 +181,7 @@ def extras_in(text: str) -> set[str]:
 NEEDS = [*(extra for extra, _ in AGENTS), *(extra for extra, _, _ in COMMANDS)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", range(len(NEEDS)), ids=lambda number: NEEDS[number])
 def test_a_command_without_its_extra_names_it(results: Any, number: int) -> None:
     _status, printed = results["commands"][number]
@@ -216,6 +217,7 @@ def test_an_example_names_the_extra_that_it_needs(results: Any, number: int) -> 
     assert needed <= listed
 
 
+@pytest.mark.long
 def test_every_extra_that_brings_a_package_is_in_a_table() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     base = packages()

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from importlib.metadata import packages_distributions, requires
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -41,6 +42,7 @@ def base_installation() -> set[str]:
     return packages
 
 
+@pytest.mark.long
 def test_all_entry_points_load_without_the_extras() -> None:
     installed = base_installation()
     hidden = [

@@ -62,6 +62,7 @@ def outcome(folder: Path, code: str, *arguments: str) -> Outcome:
     return Outcome.read(path, done.returncode)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("processes", ["0", "2"])
 def test_failures_are_taken_down_with_their_first_lines(tmp_path: Path, processes: str) -> None:
     ended = outcome(tmp_path, FAILING, "--numprocesses", processes)
@@ -89,6 +90,7 @@ def test_tests_that_pass_leave_nothing_to_tell(tmp_path: Path) -> None:
     assert (ended.code, ended.failures, ended.broken) == (0, {}, [])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("processes", ["0", "1"])
 def test_tests_can_import_from_the_working_directory(tmp_path: Path, processes: str) -> None:
     code = "import os, sys\ndef test_it(): assert os.getcwd() in sys.path"
@@ -96,6 +98,7 @@ def test_tests_can_import_from_the_working_directory(tmp_path: Path, processes: 
     assert outcome(tmp_path, code, "--numprocesses", processes).code == 0
 
 
+@pytest.mark.long
 def test_a_process_that_crashes_is_no_failure_of_a_test(tmp_path: Path) -> None:
     code = "import os\ndef test_dies(): os._exit(1)\ndef test_passes(): pass"
     ended = outcome(tmp_path, code, "--numprocesses", "1")
@@ -105,6 +108,7 @@ def test_a_process_that_crashes_is_no_failure_of_a_test(tmp_path: Path) -> None:
     assert "crashed while running" in "".join(ended.broken)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("processes", ["0", "1"])
 def test_a_file_that_cannot_be_read_is_no_failure_of_a_test(tmp_path: Path, processes: str) -> None:
     ended = outcome(tmp_path, "import nothing_like_it", "--numprocesses", processes)

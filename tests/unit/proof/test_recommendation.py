@@ -74,6 +74,7 @@ def test_the_held_out_score_is_unbiased_and_that_of_the_choice_too_good() -> Non
     assert fmean(optimism) > 2 * stdev(optimism) / sqrt(len(optimism))
 
 
+@pytest.mark.long
 def test_the_best_value_is_among_those_that_the_data_does_not_tell_apart() -> None:
     # The best one over four hundred weeks is 3.5.
     best = [recommend(history(seed)) for seed in range(20)]

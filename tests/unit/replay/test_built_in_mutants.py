@@ -189,6 +189,7 @@ def test_the_recorded_iterations_are_of_every_kind(records: list[LoopResult]) ->
     assert {item.gate.outcome for item in records if item.gate} == {"automatic", "asked"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_changed_option_is_reported(name: str, tmp_path: Path, records: list[LoopResult]) -> None:
     old, new, kind = MUTANTS[name]

@@ -170,6 +170,7 @@ def compare(
     return Comparison(really, [judge(shadow, item, past=past) for item in records])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CHANGES)
 def test_the_closed_loop_decides_as_the_changed_agent(
     name: str, tmp_path: Path, records: list[LoopResult]
@@ -210,6 +211,7 @@ HELD: dict[str, tuple[str, str, bool]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", HELD)
 def test_executions_that_do_not_happen_now_hold_nothing(name: str, tmp_path: Path) -> None:
     path = write_agent(tmp_path / "then", AGENT, VERIFIED)

@@ -145,6 +145,7 @@ def test_other_options_of_an_observer_are_still_not_known(records: list[LoopResu
     assert all("observers of p have other code or options" in str(item.why) for item in judgements)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("limit", [5, 60, 85])
 def test_a_judge_that_counts_is_followed_in_a_closed_loop(limit: int) -> None:
     records = record(PatientGauge())
@@ -217,6 +218,7 @@ class Exceeding(Plugin):
         )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("above", [40, 60, 80, 92])
 def test_a_threshold_of_a_query_is_judged_on_recorded_values_in_a_closed_loop(above: float) -> None:
     with site() as server:

@@ -219,6 +219,7 @@ def test_any_number_of_processes_finds_the_same(plugin: str, tmp_path: Path) -> 
     assert any("shop.n changes" in text for text in first) == (plugin is COUNTING)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "host",
     [

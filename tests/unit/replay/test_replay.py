@@ -405,6 +405,7 @@ WORLD: dict[str, tuple[Callable[[], object], str]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", WORLD)
 def test_an_iteration_in_which_a_strategy_reads_the_world_cannot_be_judged(name: str) -> None:
     read, text = WORLD[name]

@@ -70,6 +70,7 @@ def recorded(agent: Agent) -> LoopResult:
     return LoopResult.from_json(Lab(agent).run().to_json())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("plugin", BUILT_IN)
 def test_an_iteration_with_any_plugin_is_replayed_as_recorded(plugin: str, tmp_path: Path) -> None:
     plugins = [*NEEDED.get(plugin, []), plugin]
@@ -98,6 +99,7 @@ open = ["* 0-1 * * *", "* 3-23 * * *"]
 """
 
 
+@pytest.mark.long
 def test_the_digests_of_observers_are_the_same_in_every_process(tmp_path: Path) -> None:
     agent = agent_with(tmp_path, *BUILT_IN)
     path = tmp_path / "agent.toml"

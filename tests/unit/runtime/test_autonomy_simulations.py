@@ -42,6 +42,7 @@ PLACEBOS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PLACEBOS)
 def test_an_action_that_does_nothing_is_never_offered(name: str) -> None:
     often = offers(PLACEBOS[name], cases=60, at_least=0.6, holdout=0.4)
@@ -56,6 +57,7 @@ def test_without_the_comparison_a_placebo_would_be_offered() -> None:
     assert sum(number is not None for number in results) > 190
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.6])
 def test_an_action_that_helps_is_offered(share: float) -> None:
     world = World(lambda dice: 0.5 if dice.random() < share else NEVER, cures=0.99)
@@ -65,6 +67,7 @@ def test_an_action_that_helps_is_offered(share: float) -> None:
     assert median(numbers) <= {0.0: 70, 0.3: 120, 0.6: 300}[share]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("at_least", [0.5, 0.8, 0.9, 0.95, 0.99])
 @pytest.mark.parametrize("untold", ["at random", "failures", "successes"])
 def test_unclear_verdicts_earn_nothing(at_least: float, untold: str) -> None:
@@ -154,6 +157,7 @@ COMMON_CAUSES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", COMMON_CAUSES)
 def test_few_actions_are_offered_falsely_if_a_burst_counts_once(name: str) -> None:
     history, at_least, otherwise = COMMON_CAUSES[name]
@@ -165,6 +169,7 @@ def test_few_actions_are_offered_falsely_if_a_burst_counts_once(name: str) -> No
     assert len(once) <= 0.05 * len(HISTORIES) < otherwise / 100 * len(HISTORIES) <= len(by_itself)
 
 
+@pytest.mark.long
 def test_the_replica_counts_as_the_scripts_do(monkeypatch: pytest.MonkeyPatch) -> None:
     dice = random.Random(7)
     draws = [dice.random() * 0.3 for _ in range(40)]

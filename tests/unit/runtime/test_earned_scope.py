@@ -61,6 +61,7 @@ def outcomes_until_offer(hosts: list[str]) -> int:
     raise AssertionError("it was never offered")
 
 
+@pytest.mark.long
 def test_a_fleet_earns_with_at_most_twice_the_outcomes_of_one() -> None:
     pods = [f"shop-7d9f8b6c5-x{number:02}zk" for number in range(60)]
 
@@ -209,6 +210,7 @@ def test_three_failures_over_all_classes_end_all_grants() -> None:
     assert grants(ward) == 0
 
 
+@pytest.mark.long
 def test_other_classes_make_nothing_forgotten_that_counts_against_an_action() -> None:
     ward = Ward(EARLY)
     rows = {

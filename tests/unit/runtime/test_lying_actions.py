@@ -391,6 +391,7 @@ def _as_a_worker() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_a_lying_action_is_judged_truly_and_its_harm_is_not_repeated(row: Row) -> None:
     world = World(row)

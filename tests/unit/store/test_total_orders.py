@@ -209,6 +209,7 @@ def check_everywhere(kind: Kind, size: int, lab: Lab, archive: Archive) -> None:
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.page.__name__.strip("_"))
 
 
+@pytest.mark.long
 @every_kind
 def test_a_list_is_in_the_same_order_in_redis_the_archive_and_both(
     kind: Kind, lab: Lab, archive: Archive
@@ -265,6 +266,7 @@ def test_approvals_that_never_expire_come_last(lab: Lab) -> None:
     assert [item.id for item in approvals.page(5).pending] == [century, forever]
 
 
+@pytest.mark.long
 def test_iterations_are_in_order_both_ways(lab: Lab, archive: Archive) -> None:
     count = SIZE
     for _ in range(count):

@@ -158,6 +158,7 @@ PIECES = st.sampled_from(
 TEXTS = st.lists(PIECES, max_size=40).map("".join) | st.lists(PIECES, max_size=40).map(" ".join)
 
 
+@pytest.mark.long
 @settings(max_examples=500, deadline=None)
 @given(TEXTS, st.randoms(use_true_random=False))
 def test_a_text_in_pieces_is_redacted_as_a_whole(text: str, random: object) -> None:

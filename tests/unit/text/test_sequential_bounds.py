@@ -177,6 +177,7 @@ def test_an_action_as_good_as_it_has_to_be_is_not_withdrawn_soon(at_least: float
     assert sum(runs) / len(runs) > 90
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("first", "second"), [(0.7, 0.5), (0.5, 0.5), (0.95, 0.9), (0.6, 0.9)])
 def test_the_bound_of_a_difference_is_rarely_above_it(first: float, second: float) -> None:
     wrong = 0
