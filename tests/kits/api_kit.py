@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 from unittest import mock
 
-import fakeredis
 import redis
 from flask import Flask
 from pydantic import BaseModel, Field
@@ -38,6 +38,7 @@ from boyd_api.http import services
 from boyd_api.http.services import Services
 from harness import wait_until
 from kit import Recorder, agent, choice, chooses, reads, seen, sees
+from lab_redis import client_of
 
 MAKER = Actor(principal="maker")
 
@@ -112,7 +113,7 @@ class Site:
         self.admin = self.key("admin")
 
     def _open(self, _: float) -> Store:
-        return Store(fakeredis.FakeRedis(server=self.server, decode_responses=True))
+        return Store(client_of(self.server))
 
     @property
     def store(self) -> Store:
@@ -156,9 +157,9 @@ class Site:
 
             return execute
 
-        alone, together = fakeredis.FakeRedis.execute_command, redis.client.Pipeline.execute
+        alone, together = redis.Redis.execute_command, redis.client.Pipeline.execute
         with (
-            mock.patch.object(fakeredis.FakeRedis, "execute_command", counted(alone)),
+            mock.patch.object(redis.Redis, "execute_command", counted(alone)),
             mock.patch.object(redis.client.Pipeline, "execute", counted(together)),
             mock.patch.object(services, "_FRESH", 3600),
         ):
@@ -184,7 +185,11 @@ class Site:
         concurrency: int | None = None,
         **policy: Any,
     ) -> str:
-        """A new pending approval of the agent `desk`, which takes what *policy* says; its id."""
+        """A new pending approval of the agent `desk`, which takes what *policy* says; its id.
+
+        It is the only one of its millisecond, so that tests know which is older.
+        """
+        time.sleep(0.001)
         params: JsonObject = {"text": text}
         decision = Decision(action=action, params=params, rationale="test", confidence=1.0)
         proposal = Proposal(
@@ -208,7 +213,7 @@ def make_lab(server: Any) -> Lab:
         chooses(choice("p:do")),
         Recorder().action(),
     ]
-    return Lab(agent(*parts), client=fakeredis.FakeRedis(server=server, decode_responses=True))
+    return Lab(agent(*parts), client=client_of(server))
 
 
 class Note(BaseModel):
@@ -298,5 +303,5 @@ class Desk(Plugin):
 def make_desk(server: Any, mode: Mode = "manual") -> tuple[Lab, Desk]:
     """An agent that does what it is told, and its plugin."""
     desk = Desk()
-    redis = fakeredis.FakeRedis(server=server, decode_responses=True)
+    redis = client_of(server)
     return Lab(Agent("desk", plugins=[desk], mode=mode), client=redis), desk

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import fakeredis
 from pydantic import BaseModel
 
 from api_kit import Site
 from boyd import Agent, Plugin, action, tool
 from boyd.models.investigation import Entry
 from boyd.testing import Lab, ScriptedModel
+from lab_redis import client_of
 
 #: The header of a request that may be repeated.
 KEY = {"Idempotency-Key": "once"}
@@ -52,7 +52,7 @@ class Case:
         self.model = model
         llm = {"base_url": f"{model.url}/v1", "model": "scripted"}
         agent = Agent("disks", plugins=[self.disk], llm=llm)
-        client = fakeredis.FakeRedis(server=server, decode_responses=True)
+        client = client_of(server)
         self.site = Site(Lab(agent, client=client), server, max_wait=5)
         self.get, self.post = self.site.get, self.site.post
         self.store = self.site.lab.store.investigations

@@ -24,3 +24,8 @@ class VirtualTime:
         monkeypatch.setattr(lab, "fakeredis", fakeredis)
         for module in (server_mixin, _helpers, _stream):
             monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: self.now / 1000))
+
+
+def imaginary_server() -> pytest.MarkDecorator:
+    """Has the `server` of a test keep that time, as no real one would."""
+    return pytest.mark.parametrize("server", [fakeredis.FakeServer()], ids=["imaginary"])

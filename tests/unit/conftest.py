@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import fakeredis
 import pytest
 
 from api_kit import Desk, Site, make_desk
 from archive_kit import PostgreSQL, bouncer, needed_postgresql, postgresql, sqlite
 from boyd.testing import lab
-from lab_redis import LabRedis, lab_redis
+from lab_redis import Database, LabRedis, lab_redis
 
 
 @pytest.fixture(scope="session")
@@ -31,9 +30,9 @@ def _labs_on_redis(lab_server: LabRedis, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 
 @pytest.fixture
-def server() -> Any:
-    """The state of an imaginary Redis."""
-    return fakeredis.FakeServer()
+def server(lab_server: LabRedis) -> Database:
+    """The Redis of a test."""
+    return lab_server.database()
 
 
 @pytest.fixture

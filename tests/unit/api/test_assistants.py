@@ -16,6 +16,7 @@ from boyd import Agent, Decision, Plugin, action, hook
 from boyd.testing import Lab
 from boyd.text.redaction import Redactor
 from boyd_api.mcp import assistant_tool, assistant_tools, mcp_routes
+from lab_redis import client_of
 
 WRITE = {"action": "desk:write", "params": {"text": "x"}, "rationale": "it is time"}
 
@@ -166,7 +167,7 @@ class Careless(Plugin):
 
 def test_no_hook_of_the_agent_lets_a_proposal_run_alone() -> None:
     plugin, server = Careless(), fakeredis.FakeServer()
-    client = fakeredis.FakeRedis(server=server, decode_responses=True)
+    client = client_of(server)
     site = Site(Lab(Agent("hasty", plugins=[plugin], mode="manual"), client=client), server)
     task = Assistant(site).propose(action="careless:run", params={})
 

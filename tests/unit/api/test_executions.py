@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import fakeredis
 import pytest
 
 from api_kit import Site
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses
+from lab_redis import client_of
 
 WRITE = "/actions/desk:write"
 BODY = {"params": {"text": "x"}}
@@ -304,7 +304,7 @@ def test_an_execution_of_the_loop_can_be_rolled_back(server: Any) -> None:
     action = Recorder().action(rollback=lambda params: undone.append(params))
     lab = Lab(
         agent(chooses(choice("p:do", params={"n": 1})), action),
-        client=fakeredis.FakeRedis(server=server, decode_responses=True),
+        client=client_of(server),
     )
     site = Site(lab, server)
     lab.run()

@@ -24,7 +24,7 @@ from boyd_api.oidc.identities import (
     readable_name,
 )
 from boyd_api.oidc.tokens import CachedDocument
-from virtual_time import VirtualTime
+from virtual_time import VirtualTime, imaginary_server
 
 ISSUER = "https://id.example.com/realms/ops"
 SETTINGS: dict[str, Any] = {
@@ -170,6 +170,7 @@ def test_a_document_is_read_again_when_old_and_kept_while_the_provider_is_away(
         document.get()
 
 
+@imaginary_server()
 def test_a_token_and_its_streams_expire_by_the_clock_of_redis(
     monkeypatch: pytest.MonkeyPatch, server: Any
 ) -> None:

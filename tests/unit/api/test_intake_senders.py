@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus
 
-import fakeredis
 import pytest
 
 from api_kit import Desk, Site
@@ -23,7 +22,8 @@ from boyd.intake.sns import SnsUnavailable
 from boyd.store.keys import Keys
 from boyd.testing import Lab
 from boyd.text import extraction
-from virtual_time import VirtualTime
+from lab_redis import client_of
+from virtual_time import VirtualTime, imaginary_server
 
 DATA = Path(__file__).parents[2] / "data" / "intake"
 SECRET = "a shared secret of the test"
@@ -55,7 +55,7 @@ def site(server: Any, tmp_path: Path) -> Site:
     """A site whose agent has intakes, and whose API knows their secrets."""
     for name in ("gh", "gl"):
         (tmp_path / name).write_text(SECRET)
-    redis = fakeredis.FakeRedis(server=server, decode_responses=True)
+    redis = client_of(server)
     lab = Lab(Agent("desk", plugins=[Desk()], intakes=INTAKES), client=redis)
     return Site(lab, server, intake={"secrets": tmp_path})
 
@@ -71,7 +71,7 @@ def send(site: Site, headers: dict[str, str] | None = None) -> Any:
 
 
 def waiting(site: Site) -> int:
-    redis = fakeredis.FakeRedis(server=site.server, decode_responses=True)
+    redis = client_of(site.server)
     return int(redis.llen(Keys("desk").intake))
 
 
@@ -116,6 +116,7 @@ def test_a_message_with_a_signed_time_is_taken_once_and_only_while_it_is_fresh(s
     assert waiting(site) == 1
 
 
+@imaginary_server()
 def test_the_clock_of_redis_tells_whether_a_message_is_fresh(
     monkeypatch: pytest.MonkeyPatch, site: Site
 ) -> None:
@@ -263,7 +264,7 @@ def imports_when_it_reads(_: Any) -> list[Any]:
 def test_a_message_is_kept_for_later_while_its_format_is_not_installed(
     server: Any, intake: dict[str, Any], reason: str
 ) -> None:
-    redis = fakeredis.FakeRedis(server=server, decode_responses=True)
+    redis = client_of(server)
     lab = Lab(Agent("desk", plugins=[Desk()], intakes=[intake]), client=redis)
     answer = Site(lab, server).post("/intake/own", {})
 
@@ -305,7 +306,7 @@ def test_a_message_is_kept_for_later_while_an_expression_cannot_be_compiled_here
 
 def test_senders_are_held_to_the_rate_of_intake_by_503(server: Any, tmp_path: Path) -> None:
     (tmp_path / "gh").write_text(SECRET)
-    redis = fakeredis.FakeRedis(server=server, decode_responses=True)
+    redis = client_of(server)
     lab = Lab(Agent("desk", plugins=[Desk()], intakes=INTAKES[:1]), client=redis)
     site = Site(lab, server, intake={"secrets": tmp_path, "rate": 0.001, "burst": 2})
     answers = [send(site).status_code for _ in range(3)]

@@ -11,6 +11,7 @@ from api_kit import Site
 from boyd.models import ApprovalItem, Autonomy, CallRequest
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, person
+from lab_redis import client_of
 
 
 class Folder:
@@ -19,7 +20,7 @@ class Folder:
     def __init__(self, **settings: Any) -> None:
         self.files = 9
         server = fakeredis.FakeServer()
-        client = fakeredis.FakeRedis(server=server, decode_responses=True)
+        client = client_of(server)
         usual = {
             "autonomy": Autonomy(mode="approval-required"),
             "dry_run": lambda: f"would delete {self.files} files",

@@ -20,6 +20,7 @@ from boyd_api.app import ALL
 from boyd_api.http.routing import Route
 from boyd_api.http.services import Services
 from console_kit import Browser
+from lab_redis import client_of
 from releases.release_data import FOLDER, Release, store_key
 
 #: The kinds of records whose ids are in paths, by the beginnings of those.
@@ -72,7 +73,7 @@ class Recorded:
                 yield f"{address}?{query}"
 
     def _connect(self) -> Any:
-        return fakeredis.FakeRedis(server=self._redis, decode_responses=True)
+        return client_of(self._redis)
 
 
 @pytest.fixture(params=sorted(path.name for path in FOLDER.glob("*.*.*")))

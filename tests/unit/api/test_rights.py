@@ -20,6 +20,7 @@ from boyd.testing import Lab
 from boyd_api.app import ALL
 from console_kit import Browser
 from kit import plugin
+from lab_redis import client_of
 
 Way = Callable[[Site, dict[str, str], str], Any]
 
@@ -93,7 +94,7 @@ def _fleet() -> Fleet:
 
 @pytest.fixture(name="place")
 def _place(server: Any, fleet: Fleet) -> Iterator[Site]:
-    client = fakeredis.FakeRedis(server=server, decode_responses=True)
+    client = client_of(server)
     lab = Lab(Agent("farm", plugins=[fleet, renewal(fleet.done)]), client=client)
     site = Site(lab, server, rights={"web": ["approve fleet:scale on web-*"]}, max_wait=10)
     yield site

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import fakeredis
 import pytest
 
 from api_kit import Site
 from boyd import Agent, EndpointReply, Plugin, action, endpoint
 from boyd.testing import Lab
+from lab_redis import client_of
 
 MIB = 1_048_576
 WRITE = "/actions/desk:write?wait=0"
@@ -49,7 +49,7 @@ def refusal(site: Site, path: str, body: Any, **more: Any) -> Any:
 
 def kept_bytes(site: Site) -> int:
     """The bytes of all values in Redis."""
-    client = fakeredis.FakeRedis(server=site.server, decode_responses=True)
+    client = client_of(site.server)
     hashes = [key for key in client.scan_iter() if client.type(key) == "hash"]
     return sum(len(value) for key in hashes for value in client.hvals(key))
 
@@ -120,7 +120,7 @@ def test_an_agent_can_be_stopped_beyond_the_budget(site: Site, path: str) -> Non
 @pytest.fixture
 def loud(server: Any) -> Site:
     """An agent that answers at length."""
-    client = fakeredis.FakeRedis(server=server, decode_responses=True)
+    client = client_of(server)
     lab = Lab(Agent("test", plugins=[Loud()]), client=client)
     lab.engine.settings = replace(lab.engine.settings, principal_bytes=MIB)
     return Site(lab, server)

@@ -8,13 +8,13 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import fakeredis
 import pytest
 
 from api_kit import Site, make_lab
 from boyd.models import from_ms
 from boyd.store.keys import AGENTS, API_KEYS, DEPLOYMENT, FREEZES, WORKER_INFO, WORKERS, Keys
 from console_kit import Browser
+from lab_redis import client_of
 
 KEYS = Keys("desk")
 WRITE = "/actions/desk:write"
@@ -35,7 +35,7 @@ def busy(desk: Site) -> Site:
 
 def redis_of(site: Site) -> Any:
     """A client of its own."""
-    return fakeredis.FakeRedis(server=site.server, decode_responses=True)
+    return client_of(site.server)
 
 
 def ids(site: Site, path: str, name: str) -> list[str]:

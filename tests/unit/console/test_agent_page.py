@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
-import fakeredis
 import pytest
 
 from api_kit import Site
@@ -22,6 +21,7 @@ from boyd_api.console.agent_page import observer_rows
 from boyd_api.console.charts import ring, strip
 from console_kit import Browser
 from kit import Recorder, agent, choice, chooses, fails, overdue, reads, seen, sees
+from lab_redis import client_of
 from past_kit import problem
 
 HOSTILE = "<script>alert(1)</script>\u202e" + "x" * 10_000
@@ -32,7 +32,7 @@ def lab(server: Any) -> Lab:
     """An agent whose action may run twice an hour."""
     action = Recorder().action(budget=Budget(limit=2, window=3600))
     parts = [sees("cpu", seen("cpu")), fails(), reads("load", HOSTILE), chooses(choice()), action]
-    redis = fakeredis.FakeRedis(server=server, decode_responses=True)
+    redis = client_of(server)
     return Lab(agent(*parts), client=redis)
 
 
@@ -75,7 +75,7 @@ def test_the_problem_what_waits_and_what_was_done_come_before_the_ring(
 
 
 def test_the_beginning_of_an_open_incident_is_apart_from_its_reason(server: Any) -> None:
-    redis = fakeredis.FakeRedis(server=server, decode_responses=True)
+    redis = client_of(server)
     lab = Lab(agent(reads("judge", anomalies=[problem()])), client=redis)
     lab.run()
     site = Site(lab, server)
@@ -85,7 +85,7 @@ def test_the_beginning_of_an_open_incident_is_apart_from_its_reason(server: Any)
 
 
 def test_a_rollback_is_not_taken_for_another_execution(server: Any) -> None:
-    redis = fakeredis.FakeRedis(server=server, decode_responses=True)
+    redis = client_of(server)
     action = Recorder().action(verify=lambda: "worse", rollback=lambda: "undone")
     lab = Lab(agent(chooses(choice()), action), client=redis)
     lab.run()
@@ -129,7 +129,7 @@ def test_the_page_shows_the_last_iteration_and_a_mark_for_each(ann: Browser, lab
 def test_an_execution_that_waits_for_its_turn_can_be_cancelled(server: Any) -> None:
     done: list[bool] = []
     action = Action(name="do", execute=lambda: done.append(True), verify=lambda: None)
-    lab = Lab(agent(action), client=fakeredis.FakeRedis(server=server, decode_responses=True))
+    lab = Lab(agent(action), client=client_of(server))
     site = Site(lab, server)
     site.post("/actions/p:do")
     id = site.post("/actions/p:do?wait=0").json["executionId"]
@@ -294,7 +294,7 @@ def test_the_pages_show_the_schedule_and_when_actions_run_alone(server: Any) -> 
     office = {"name": "office hours", "open": ["* 8-16 * * *"]}
     alone = {"p:do": {"when": "decision.confidence > 0.5"}}
     made = agent(Recorder().action(), windows=[office], autonomy=alone, **SCHEDULE)
-    redis = fakeredis.FakeRedis(server=server, decode_responses=True)
+    redis = client_of(server)
     site = Site(Lab(made, client=redis), server)
     beat: dict[str, Any] = {
         "name": "b",
@@ -330,7 +330,7 @@ def test_the_right_to_act_is_revoked_and_restored_with_a_form(ann: Browser, lab:
 
 
 def test_a_click_revokes_a_grant(server: Any) -> None:
-    redis = fakeredis.FakeRedis(server=server, decode_responses=True)
+    redis = client_of(server)
     lab = Lab(agent(chooses(choice()), Recorder().action(verify=lambda: True)), client=redis)
     site = Site(lab, server)
     ann = Browser(site, site.key("admin", person=True))
@@ -353,7 +353,7 @@ def test_a_click_revokes_a_grant(server: Any) -> None:
 def test_the_page_shows_the_manifest_of_each_action(server: Any) -> None:
     box = Sandbox(user="worker", files=["/srv/work"], network=["api.example.com:443"], cpu=5)
     action = Recorder().action(risk="high", sandbox=box)
-    redis = fakeredis.FakeRedis(server=server, decode_responses=True)
+    redis = client_of(server)
     site = Site(Lab(agent(action), client=redis), server)
     page = Browser(site, site.key("read")).get(PAGE)
     site.services.stop()

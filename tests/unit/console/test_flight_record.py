@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import fakeredis
 import pytest
 
 from api_kit import Site
@@ -17,6 +16,7 @@ from boyd_api.console.charts import WIDTH, chart
 from boyd_api.console.history_page import compare
 from console_kit import Browser
 from kit import Recorder, choice, chooses, fails, plugin, reads, seen, sees
+from lab_redis import client_of
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202e\x07" + "x" * 10_000
 PAGE = "/console/agents/test/iterations"
@@ -35,7 +35,7 @@ def lab(server: Any) -> Lab:
         chooses(choice(), "spare"),
         Recorder(output=HOSTILE).action(),
     ]
-    redis = fakeredis.FakeRedis(server=server, decode_responses=True)
+    redis = client_of(server)
     raised = plugin(*parts, on_decide=lambda: {"estimatedImpact": "some"})
     return Lab(Agent("test", plugins=[raised]), client=redis)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import fakeredis
 import pytest
 
 from api_kit import Site
@@ -17,6 +16,7 @@ from boyd_goals.plugin import Goals
 from boyd_goals.state import Goal, Question, Score
 from console_kit import Browser, Form
 from goals_kit import a_goal
+from lab_redis import client_of
 
 GOALS = "/console/agents/scholar/goals"
 API = "/agents/scholar/plugins/goals"
@@ -25,7 +25,7 @@ API = "/agents/scholar/plugins/goals"
 @pytest.fixture
 def site(server: Any) -> Iterator[Site]:
     """An API over an agent with goals."""
-    redis = fakeredis.FakeRedis(server=server, decode_responses=True)
+    redis = client_of(server)
     made = Site(Lab(Agent("scholar", plugins=[Goals()]), client=redis), server, max_wait=10)
     yield made
     made.services.stop()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import fakeredis
 import pytest
 from pydantic import BaseModel
 
@@ -16,6 +15,7 @@ from boyd.plugin import Action
 from boyd.testing import Lab
 from console_kit import Browser
 from kit import agent, overdue
+from lab_redis import client_of
 
 PAGE = "/console/agents/test"
 
@@ -52,7 +52,7 @@ def farm(server: Any, done: list[str]) -> Lab:
     ]
     steps = [ProcedureStep(id="drain", action="p:drain"), ProcedureStep(id="ok", ask="Go on?")]
     steps.append(ProcedureStep(id="restart", action="p:restart"))
-    redis = fakeredis.FakeRedis(server=server, decode_responses=True)
+    redis = client_of(server)
     return Lab(agent(Procedure(name="renew", steps=steps), *actions), client=redis)
 
 
@@ -177,7 +177,7 @@ def test_the_page_shows_how_far_a_step_is_with_its_targets(server: Any) -> None:
         Procedure(name="all", steps=steps, autonomy=ASKING),
         Action(name="patch", execute=patch, params=Host),
     )
-    lab = Lab(agent(*parts), client=fakeredis.FakeRedis(server=server, decode_responses=True))
+    lab = Lab(agent(*parts), client=client_of(server))
     site = Site(lab, server)
     try:
         ann = Browser(site, site.key("admin", principal="ann", person=True))

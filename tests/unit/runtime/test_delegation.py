@@ -13,6 +13,7 @@ from boyd.errors import NotDelegated
 from boyd.models import Triple
 from boyd.testing import Lab
 from kit import Recorder, plugin
+from lab_redis import client_of
 
 FACT = Triple(subject="web", predicate="is-a", object="server")
 
@@ -92,7 +93,7 @@ def test_an_agent_that_nobody_has_registered_delegates_nothing() -> None:
 def site(**delegation: Any) -> tuple[Site, Recorder]:
     """An API over the agent `owner`, and what its action was called with."""
     recorder, server = Recorder(), fakeredis.FakeServer()
-    client = fakeredis.FakeRedis(server=server, decode_responses=True)
+    client = client_of(server)
     made = Agent("owner", plugins=[plugin(recorder.action())], delegation=delegation)
     return Site(Lab(made, client=client), server), recorder
 

@@ -18,6 +18,7 @@ from boyd.store.due import MOST_DUE
 from boyd.store.server.scripts import Reads, ScriptCall, Scripts
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, execution_request, seen, sees
+from lab_redis import client_of
 
 DUE = "boyd:{test}:due"
 RECORD = "boyd:{test}:iteration"
@@ -139,7 +140,7 @@ def test_after_a_silence_the_living_get_a_lease_before_anything_is_taken() -> No
 def test_a_sweeper_that_had_no_answer_leaves_the_living_a_lease() -> None:
     """An outage shorter than a lease, of which the living have used a part before."""
     server = fakeredis.FakeServer()
-    lab = Lab(agent(), client=fakeredis.FakeRedis(server=server, decode_responses=True))
+    lab = Lab(agent(), client=client_of(server))
     lab.launcher.trigger("test")
     entered(lab)
     lab.sweeper.sweep()

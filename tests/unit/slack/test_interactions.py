@@ -21,7 +21,7 @@ from boyd_slack.interactions import _SIGNED
 from boyd_slack.slack_accounts import SlackAccount, SlackAccounts
 from console_kit import Browser
 from slack_kit import CHANNEL, PATH, SECRET, WORKSPACE, Slack, signature_headers, words
-from virtual_time import VirtualTime
+from virtual_time import VirtualTime, imaginary_server
 
 ALICE = f"{WORKSPACE}/U0ALICE"
 
@@ -137,6 +137,7 @@ def test_a_request_that_is_not_of_slack_changes_nothing(
     assert SECRET not in caplog.text
 
 
+@imaginary_server()
 def test_the_clock_of_redis_tells_whether_a_request_is_recent(
     monkeypatch: pytest.MonkeyPatch, site: Site, slack: Slack, alice: Any
 ) -> None:
