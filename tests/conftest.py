@@ -23,7 +23,6 @@ from harness import Deployment, nursery, server_program
 from measuring import Measure
 from parallel import Parallel, longest_first
 from progress import add_progress
-from quick_lua import quicken_lua
 from redis_kit import RedisServer
 from slots import watch_slots
 
@@ -46,7 +45,6 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("quick" if config.option.markexpr == "not long" else "suite")
     add_progress(config)
     watch_slots()
-    quicken_lua()
     Deployment.forks = True
     if config.pluginmanager.hasplugin("xdist"):
         config.pluginmanager.register(Parallel(), "parallel")
