@@ -189,6 +189,7 @@ def test_a_command_without_its_extra_names_it(results: Any, number: int) -> None
     assert f"boyd[{NEEDS[number]}]" in printed
 
 
+@pytest.mark.long
 def test_an_intake_without_its_extra_is_unavailable_and_never_the_fault_of_its_sender(
     results: Any,
 ) -> None:
@@ -205,6 +206,7 @@ def test_an_intake_without_its_extra_is_unavailable_and_never_the_fault_of_its_s
     assert all("boyd[intakes]" in detail for detail in refusals.values())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "number", range(len(EXAMPLES)), ids=lambda number: EXAMPLES[number].parent.name
 )
