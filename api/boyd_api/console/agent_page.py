@@ -27,13 +27,14 @@ from boyd.models import (
     utc_now,
 )
 from boyd.models.responses import ConditionName, ObserverState
-from boyd.store import DEPLOYMENT, AgentEntry, Record
+from boyd.store import DEPLOYMENT, Record
 from boyd.store.budgets import BudgetUse
+from boyd.store.server.connection import Client
 from boyd.text.formatting import counted
 from boyd_api.console import charts
 from boyd_api.console.declared_pages import PageResult, Pages
 from boyd_api.console.page_request import PageRequest, Part, read_part, read_seconds
-from boyd_api.console.rendering import ago, render_page, render_public, span
+from boyd_api.console.rendering import render_page, render_public
 from boyd_api.http.problems import HttpProblem
 from boyd_api.http.request_context import unreadable_names
 from boyd_api.routes import (
@@ -370,22 +371,32 @@ def _back(page: PageRequest) -> PageResult:
 
 @dataclass(frozen=True)
 class VitalSign:
-    """The activity of an agent in words; if it does not watch, with a *command* that may help."""
+    """The activity of an agent in words; if it does not watch, with a *command* that may help.
+
+    Without a *text* it is idle: it has *looked* then, and is *due* when it looks by itself.
+    """
 
     agent_id: str
-    text: str
+    text: str = ""
     watches: bool = True
     command: str = ""
+    looked: datetime | None = None
+    due: datetime | None = None
 
 
 def read_vital_signs(page: PageRequest, agent_id: str | None = None) -> list[VitalSign]:
     """The vital signs of the agents in service that the reader may see, or of one."""
-    roster, agents = read_agents(page.services.store.client, agent_id)
-    now, visible = page.ctx.now or utc_now(), page.ctx.agents
+    signs = vital_signs(page.services.store.client, agent_id, page.ctx.now or utc_now())
+    return [sign for sign in signs if sign.agent_id in page.ctx.agents]
+
+
+def vital_signs(client: Client, agent_id: str | None, now: datetime) -> list[VitalSign]:
+    """The vital signs of all agents in service, or of one."""
+    roster, agents = read_agents(client, agent_id)
     return [
         _sign(condition_of(roster, agent), agent, now)
         for agent in agents
-        if agent.entry.id in visible and agent.entry.retired_at is None
+        if agent.entry.retired_at is None
     ]
 
 
@@ -397,16 +408,8 @@ def _sign(condition: responses.AgentCondition, agent: AgentHealth, now: datetime
         return VitalSign(name, f"looking now: iteration {progress.iterations}, {progress.phase}")
     if agent.stops.paused:
         return VitalSign(name, f"paused: {agent.stops.paused}")
-    last = from_ms(progress.observed * 1000) if progress.observed is not None else None
-    return VitalSign(name, _rhythm(agent.entry, last, now))
-
-
-def _rhythm(entry: AgentEntry, last: datetime | None, now: datetime) -> str:
-    look = f"last look {ago(last, now)}" if last else "it has not looked yet"
-    due = entry.next_start(now)
-    if due is None:
-        return f"{look}; it looks when something triggers it"
-    return f"{look}, next in {span((due - now).total_seconds())}"
+    looked = from_ms(progress.observed * 1000) if progress.observed is not None else None
+    return VitalSign(name, looked=looked, due=agent.entry.next_start(now))
 
 
 #: The state of an observer; `quiet`: its interval has not passed yet.

@@ -245,6 +245,13 @@ def _show_refusal(page: PageRequest, id: str, resolution: Resolution, note: str)
     return _show(page, resolution.item, 409, note=note, refused=reason)
 
 
+def _is_open(item: ApprovalItem) -> bool:
+    """Check whether something is still to become of the approval."""
+    is_verified = item.effect is None or item.effect.verdict is not None
+    is_over = item.result is not None and is_verified
+    return item.status == "pending" or (item.status == "approved" and not is_over)
+
+
 def _show(
     page: PageRequest, item: ApprovalItem, status: int = 200, note: str = "", refused: str = ""
 ) -> PageResult:
@@ -267,7 +274,7 @@ def _show(
         describe_outcome=describe_outcome,
         why_not=why_not,
         stop=stop,
-        signs=read_vital_signs(page, item.agent_id) if item.status == "pending" else [],
+        signs=read_vital_signs(page, item.agent_id) if _is_open(item) else [],
         asked=verb if _can_be_given(item, verb, stop) else "",
         may_deny=item.status == "pending" and page.allows("approvals") and not item.no_right,
         is_risky=item.is_risky,

@@ -10,6 +10,7 @@ from flask import redirect, request
 
 from boyd.models import ApprovalItem
 from boyd.models.investigation import Investigation, InvestigationRequest, Wanted
+from boyd_api.console.agent_page import read_vital_signs
 from boyd_api.console.declared_pages import PageResult, Pages
 from boyd_api.console.page_request import PageRequest, read_form
 from boyd_api.console.rendering import render_page
@@ -125,6 +126,7 @@ def _show(
         began=_last_question_time(part.turns) if before is None else None,
         duration=duration,
         approval=_approval(page, investigation),
+        signs=read_vital_signs(page, page.agent_id) if investigation.status != "ended" else [],
         model=page.ctx.agent.entry.model,
         limits=investigation.limits,
         no_limits=Wanted(),

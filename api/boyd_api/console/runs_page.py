@@ -30,7 +30,7 @@ class RunProgress:
 
     Attributes:
         approval: the one that it waits for, or waited for.
-        health: whether the agent looks, as long as the run is pending.
+        health: whether the agent looks, until the run has ended.
     """
 
     approval: ApprovalItem | None
@@ -151,7 +151,7 @@ def _show(page: PageRequest, run: Run, problem: HttpProblem | None = None) -> Pa
 def _progress(page: PageRequest, run: Run) -> RunProgress:
     approvals = page.ctx.agent.store.approvals
     approval = approvals.get(run.approval_id) if run.approval_id else None
-    return RunProgress(approval, _health(page) if run.status == "pending" else None)
+    return RunProgress(approval, None if run.status in _ENDED else _health(page))
 
 
 def _health(page: PageRequest) -> VitalSign | None:

@@ -59,6 +59,22 @@ def test_the_page_says_that_nobody_watches_what_it_is_about(alice: Browser, desk
     assert "runs desk:publish as soon as one takes it, with exactly" in asked
 
 
+def test_the_page_says_that_nobody_watches_until_the_outcome_is_there(
+    alice: Browser, desk: Site
+) -> None:
+    id = desk.waiting()
+    desk.dispatcher.held = True
+    alice.send(alice.get(f"{page_of(id)}?answer=approve").form("/answer"))
+    for worker in desk.store.fleet.workers():
+        desk.store.fleet.leave(worker.name)
+    text = alice.get(page_of(id)).text
+    assert ("approved by alice" in text, "desk : not watching" in text) == (True, True)
+
+    desk.lab.deliver()
+    text = alice.get(page_of(id)).text
+    assert ("Execution: succeeded" in text, "not watching" in text) == (True, False)
+
+
 def test_the_page_says_the_outcome_as_messages_do(
     alice: Browser, desk: Site, done: list[str]
 ) -> None:

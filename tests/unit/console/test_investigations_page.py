@@ -116,6 +116,14 @@ def test_an_investigation_is_cancelled_after_a_confirmation(case: Case, ann: Bro
     assert "cancelled" in ann.get(f"{LIST}/{id}").title
 
 
+def test_one_that_goes_on_says_that_nobody_does_its_work(case: Case, ann: Browser) -> None:
+    page = f"{LIST}/{case.pending()}"
+    assert "not watching" not in ann.get(page).text
+    for worker in case.site.store.fleet.workers():
+        case.site.store.fleet.leave(worker.name)
+    assert "disks : not watching, no worker" in ann.get(page).text
+
+
 def test_a_turn_is_shown_while_the_model_writes_it(case: Case, ann: Browser) -> None:
     id = case.pending()
     case.written(id, *(Delta(step=1, channel="text", text=t).to_json() for t in ("I lo", "ok")))
