@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle
@@ -85,7 +86,7 @@ def test_a_late_answer_shows_the_first_one_and_keeps_the_note(console: Console) 
         page.get_by_role("button", name="Approve").click()
         page.get_by_text("Your answer does not count: the approval is denied by bob").wait_for()
         # What happens next does not take that away: a page that refuses an answer is not live.
-        page.get_by_text("this page is not live").wait_for()
+        page.get_by_text("not live: as of").wait_for()
         other = console.waiting("what happens next")
         inbox.get_by_text("what happens next").wait_for()
         page.wait_for_timeout(2000)
@@ -119,7 +120,6 @@ def test_a_note_being_typed_survives_updates_of_the_page(console: Console) -> No
 
 
 def test_the_truth_is_shown_after_the_api_died_in_the_middle_of_a_click(console: Console) -> None:
-    port = console.url.rpartition(":")[2]
     with console.person() as context:
         [page] = context.pages
         for number in range(6):
@@ -128,7 +128,7 @@ def test_the_truth_is_shown_after_the_api_died_in_the_middle_of_a_click(console:
             page.evaluate("document.querySelector('.confirm form').requestSubmit()")
             time.sleep(number / 100)
             console.deployment.kill("api")
-            console.deployment.start("api", "api", "--port", port, ready=False)
+            console.revive_api(signal.SIGKILL)
             wait_until(lambda: _answers(console.url))
             open_again(page, console.page_of(id))
             shown = {"pending": "waits for an answer", "approved": "approved by alice"}
@@ -138,6 +138,25 @@ def test_the_truth_is_shown_after_the_api_died_in_the_middle_of_a_click(console:
                 page.get_by_role("button", name="Approve").click()
             page.get_by_text("Execution: succeeded").wait_for()
             assert console.deployment.effects().count(f"crash{number}") == 1
+
+
+def test_a_signed_link_shows_how_old_its_page_is_and_what_others_have_answered(
+    console: Console,
+) -> None:
+    id = console.waiting("by link", links="bearer")
+    with console.visitor() as context:
+        page = context.new_page()
+        page.goto(console.signed_link(id))
+        page.get_by_text(re.compile(r"As of \d s ago")).wait_for()
+        console.deployment.kill("api", signal.SIGSTOP)
+        # It is read again every ten seconds.
+        page.get_by_text(re.compile(r"As of ([2-9]\d s|\d+ min.*) ago")).wait_for()
+        asked = page.get_by_text(re.compile(r"asked by .* ([2-9]\d s|\d+ min.*) ago"))
+        assert asked.count() == 1
+        console.deployment.kill("api", signal.SIGCONT)
+        console.deployment.resolver("desk").answer(id, "denied", _actor())
+        page.get_by_text("Nothing was executed.").wait_for()
+        assert not page.get_by_role("button", name="Approve").is_visible()
 
 
 def test_fifty_racing_answers_have_one_outcome_that_all_see(console: Console) -> None:

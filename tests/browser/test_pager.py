@@ -20,14 +20,8 @@ pytestmark = [pytest.mark.real, pytest.mark.long]
 #: The services that are down, by the agents that watch them.
 INCIDENTS = {"shop": "web-1", "mail": "fragile-1", "ledger": "book-1"}
 
-#: What the stream says of itself, and the height of the bar with such a text.
-_STATES = (
-    "connecting",
-    "live",
-    "stale 12 s",
-    "stale: Redis does not answer",
-    "off: you are signed out",
-)
+#: What the stream says of itself in the bar, and the height of the bar with such a text.
+_STATES = ("connecting", "live", "not live: as of 12 min ago", "on hold: something has changed")
 _HEIGHT_WITH = """(text) => {
   document.getElementById("stream").textContent = text;
   return document.getElementById("bar").offsetHeight;

@@ -6,6 +6,7 @@ The pages are found by following the links of the console, so that a new one is 
 from __future__ import annotations
 
 import re
+import signal
 from collections import deque
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,29 @@ def test_every_page_can_be_used_by_keyboard_alone(busy: Console, paths: list[str
             context.set_offline(False)
 
 
+@pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "suspended"])
+def test_every_page_tells_its_age_while_the_api_does_not_answer(
+    busy: Console, paths: list[str], fault: int
+) -> None:
+    with busy.person() as context:
+        pages = {path: context.new_page() for path in paths}
+        for path, page in pages.items():
+            page.goto(f"{busy.url}{path}")
+            page.locator(_UP_TO_DATE).wait_for()
+        untrue = {}
+        busy.deployment.kill("api", fault)
+        for path, page in pages.items():
+            page.bring_to_front()
+            page.get_by_text(_OUT_OF_DATE).wait_for()
+            page.evaluate("scrollTo(0, document.body.scrollHeight)")
+            untrue[path] = page.evaluate(_UNTRUE)
+        assert {path: texts for path, texts in untrue.items() if texts} == {}
+        busy.revive_api(fault)
+        for page in pages.values():
+            page.bring_to_front()
+            page.locator(_UP_TO_DATE).wait_for()
+
+
 def test_a_page_is_understood_in_its_tab(busy: Console, paths: list[str]) -> None:
     with busy.person() as context:
         [page] = context.pages
@@ -134,6 +158,25 @@ def _actor() -> Any:
     return Actor(principal="tests", person=True)
 
 
+_UP_TO_DATE = "#stream[data-state=live], #stream[data-state=fixed]"
+_OUT_OF_DATE = re.compile(
+    r"^(stale \d+ (s|min)( \d+ s)?: Boyd does not answer|not live: as of .* ago)$"
+)
+#: What says that a page is out of date where nobody sees it, and ages that stand still.
+_UNTRUE = """
+(() => {
+  const mark = document.getElementById("stream"), box = mark.getBoundingClientRect();
+  const isSeen = box.height > 0 && box.top >= 0 && box.bottom <= innerHeight;
+  const untrue = isSeen || mark.dataset.state === "fixed" ? [] : [mark.textContent];
+  const texts = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const { parentElement, textContent } = texts.currentNode;
+    if (parentElement.closest("time")) continue;
+    if (/\\d (s|min|h|d) ago|next in \\d/.test(textContent)) untrue.push(textContent.trim());
+  }
+  return untrue;
+})()
+"""
 #: All rules but the experimental ones.
 _AXE = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
 #: Elements that our templates do not make.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -12,9 +13,10 @@ from urllib.parse import urlsplit
 
 import requests
 
-from boyd.models import ApprovalItem, ApprovalPolicy, Decision, JsonObject, Level, Proposal
+from boyd.models import Actor, ApprovalItem, ApprovalPolicy, Decision, JsonObject, Level, Proposal
+from boyd.security.links import LinkSigner
 from boyd.store import Retention
-from harness import Deployment
+from harness import SECRET, Deployment
 
 #: The sizes that every page is tried in.
 DESK, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
@@ -108,6 +110,14 @@ class Console:
             context.close()
         assert watched.faults == []
 
+    def revive_api(self, fault: int) -> None:
+        """Let the API answer again after that signal."""
+        if fault == signal.SIGSTOP:
+            self.deployment.kill("api", signal.SIGCONT)
+        else:
+            port = self.url.rpartition(":")[2]
+            self.deployment.start("api", "api", "--port", port, ready=False)
+
     def waiting(
         self, text: str = "news", *, risk: Level = "medium", ttl: float = 3600, **policy: Any
     ) -> str:
@@ -129,6 +139,12 @@ class Console:
         found = self.deployment.agent("desk").approvals.get(id)
         assert found is not None
         return found
+
+    def signed_link(self, id: str) -> str:
+        """The address at which Jane answers an approval without a login."""
+        signer, jane = LinkSigner(SECRET), Actor(principal="mail:jane@example.com")
+        token = signer.sign(self.item(id), jane, self.deployment.store.clock.now())
+        return f"{self.url}/console/answer/{token}"
 
     def page_of(self, id: str) -> str:
         """The address of an approval's page."""

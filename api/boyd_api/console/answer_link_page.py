@@ -14,6 +14,7 @@ from boyd.models import ApprovalItem, awaits_outcome, describe_outcome
 from boyd.models.approval_outcome import has_executed
 from boyd.security.links import AnswerLink, LinkProblem, LinkSigner
 from boyd_api.console import rendering
+from boyd_api.console.agent_page import vital_signs
 from boyd_api.console.declared_pages import PageResult, Pages
 from boyd_api.console.page_request import PageRequest, csrf_token, read_note, read_seconds
 from boyd_api.http.problems import HttpProblem, not_found
@@ -93,6 +94,8 @@ def _steps(agent: AgentAccess, item: ApprovalItem) -> list[ProgressStep]:
 
 def _refresh_seconds(item: ApprovalItem, now: datetime) -> int:
     """Seconds after which the page looks again; 0 once nothing more will come."""
+    if item.status == "pending":
+        return 10
     if not awaits_outcome(item, now):
         return 0
     age = now - (item.resolved_at or item.updated_at)
@@ -132,6 +135,7 @@ def _page(
         now=now,
         csrf=csrf_token(),
         problem=_PROBLEMS[problem] if problem else why_not,
+        signs=vital_signs(page.services.store.client, item.agent_id, now),
         stop=page.services.store.freezes.stop_of(item.agent_id),
         is_used=problem is LinkProblem.USED,
         here=request.path,

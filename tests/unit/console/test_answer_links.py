@@ -51,6 +51,14 @@ def test_the_addressee_answers_without_a_login(
     assert done == ["publish news"]
 
 
+def test_the_page_says_that_nobody_watches_what_it_asks(desk: Site, signer: LinkSigner) -> None:
+    link = link_to(desk, signer, waiting(desk))
+    assert "not watching" not in Browser(desk).get(link).text
+    for worker in desk.store.fleet.workers():
+        desk.store.fleet.leave(worker.name)
+    assert "desk : not watching, no worker" in Browser(desk).get(link).text
+
+
 def test_an_answer_takes_two_round_trips(desk: Site, signer: LinkSigner) -> None:
     def trips(text: str) -> int:
         browser, link = Browser(desk), link_to(desk, signer, desk.waiting(text, links="bearer"))

@@ -64,8 +64,9 @@
     });
   }
 
-  if (navigator.locks) navigator.locks.request("boyd-stream", () => new Promise(lead)); // held while this tab is open
-  else lead();
+  // The page of a signed link has no stream: only its times are kept true.
+  if (page() && navigator.locks) navigator.locks.request("boyd-stream", () => new Promise(lead)); // held while this tab is open
+  else if (page()) lead();
   channel.postMessage({ type: "hello" });
 
   // ---- Reading the page again. ----
@@ -153,11 +154,11 @@
     const silence = Date.now() - heardAt;
     const age = Date.now() - shownAt;
     let [name, text] = ["live", "live"];
-    if (state === "ended") [name, text] = ["off", "off: you are signed out"];
-    else if (isFixed()) [name, text] = ["fixed", "this page is not live"];
+    if (state === "ended") [name, text] = ["off", `off: you are signed out; as of ${span(age / 1000)} ago`];
+    else if (isFixed()) [name, text] = ["fixed", `not live: as of ${span(age / 1000)} ago`];
     else if (state === "connecting" && silence < STALE) [name, text] = ["connecting", "connecting"];
-    else if (state === "redis") [name, text] = ["stale", "stale: Redis does not answer"];
-    else if (state === "lost" || silence > STALE) [name, text] = ["stale", `stale ${span(silence / 1000)}`];
+    else if (state === "redis") [name, text] = ["stale", `stale ${span(age / 1000)}: Redis does not answer`];
+    else if (state === "lost" || silence > STALE) [name, text] = ["stale", `stale ${span(age / 1000)}: Boyd does not answer`];
     else if (isDue && isAnswering()) [name, text] = ["fixed", "on hold: something has changed"];
     else if (age > UNCONFIRMED) [name, text] = ["stale", `stale ${span(age / 1000)}`];
     if (place.dataset.state !== name || place.textContent !== text) {
@@ -209,7 +210,7 @@
     for (const each of document.querySelectorAll("[data-zone]")) each[each.matches("input") ? "value" : "textContent"] = zone;
   }
 
-  const server = Date.parse(document.getElementById("stream")?.dataset.at ?? "");
+  const server = Date.parse(document.querySelector("[data-at]")?.dataset.at ?? "");
   if (server) skew = server - Date.now();
   setInterval(() => {
     showTimes();
