@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from boyd.health.checks import UnservedQueue, queues_without_worker
+from boyd.health.checks import SILENCE, UnservedQueue, may_refuse_writes, queues_without_worker
 from boyd.health.finding import Finding
 from boyd.health.reader import read_health
 from boyd.health.server_checks import check_archive, check_traces
@@ -57,8 +57,10 @@ class ProcessRow:
 @pages.get("/fleet")
 def fleet(page: PageRequest) -> PageResult:
     """Show the processes, the queues that they serve, and what is missing."""
-    health = _visible(page, read_health(page.services.store.client, page.services.brokers))
-    roster, gaps = health.roster, list(_gaps(health))
+    whole = read_health(page.services.store.client, page.services.brokers)
+    is_silent = may_refuse_writes(whole) and not whole.roster.live()
+    health = _visible(page, whole)
+    roster, gaps = health.roster, [] if is_silent else list(_gaps(health))
     live = sorted(
         roster.live(), key=lambda process: (process.role != "worker", process.host, process.name)
     )
@@ -69,7 +71,8 @@ def fleet(page: PageRequest) -> PageResult:
         gaps=sorted(gaps, key=lambda gap: not gap.queue),
         columns=_columns(health, rows, gaps),
         rows=rows,
-        lost=roster.silent(),
+        lost=[] if is_silent else roster.silent(),
+        silence=SILENCE if is_silent else "",
         unreadable=roster.unreadable,
         versions=sorted({process.version for process in live}),
         broker_error=health.broker_error,

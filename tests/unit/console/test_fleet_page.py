@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from api_kit import Site
+from boyd.health.reader import read_health
+from boyd.health.server_health import ServerHealth
+from boyd.health.snapshot import HealthSnapshot
 from boyd.models import utc_now
 from boyd.models.loop import ArchiveStatus, TraceStatus
 from boyd.store.ended_work import announce_archive, announce_traces
@@ -50,6 +54,20 @@ def test_without_a_process_the_page_says_that_nothing_runs(alice: Browser) -> No
 
     assert "desk : no process runs it, so it does nothing. boyd worker" in shown.text
     assert "Nothing runs: no process has sent a heartbeat." in shown.text
+
+
+def test_nothing_is_called_dead_while_redis_may_refuse_heartbeats(
+    alice: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(*arguments: Any) -> HealthSnapshot:
+        full = ServerHealth.of({"aof_last_write_status": "err"}, None)
+        return replace(read_health(*arguments), server=full)
+
+    monkeypatch.setattr("boyd_api.console.fleet_page.read_health", read)
+    shown = alice.get("/console/fleet")
+
+    assert "No heartbeat comes, and Redis may refuse to record any." in shown.text
+    assert not any(text in shown.text for text in ("process runs it", "Nothing runs"))
 
 
 def test_a_process_is_listed_with_its_queues(alice: Browser, desk: Site) -> None:
