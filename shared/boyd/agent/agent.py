@@ -196,9 +196,9 @@ class Agent:
     @property
     def fingerprint(self) -> str:
         """A digest of settings and plugins, equal on workers that run the same agent."""
-        plugins = self.host.plugins.values()
         options = [
-            f"{p.id} {p.options.model_dump_json(fallback=_stable)}{p.digest}" for p in plugins
+            f"{version_of(p).text} {p.options.model_dump_json(fallback=_stable)}{p.digest}"
+            for p in self.host.plugins.values()
         ]
         parts = [self.settings.model_dump_json(), *options]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]

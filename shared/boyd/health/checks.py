@@ -142,7 +142,7 @@ def _idle_time(roster: Roster, agent: AgentHealth) -> str:
 
 
 def _check_same_file(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
-    """Check that all processes of an agent run the same agent file."""
+    """Check that all processes of an agent run the same agent file and plugins."""
     name = agent.entry.id
     by_file: dict[str, list[WorkerInfo]] = {}
     for process in sorted(roster.live(None, name), key=lambda it: (it.started_at, it.name)):
@@ -152,7 +152,7 @@ def _check_same_file(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
         # The last group has the youngest process: in a rolling restart that is the new file.
         groups = sorted(by_file.values(), key=lambda group: group[-1].started_at)
         texts = "; ".join(_group_text(roster, n, group) for n, group in enumerate(groups, 1))
-        problem = f"its processes run {len(groups)} different agent files: {texts}"
+        problem = f"its processes run {len(groups)} different agent files or plugins: {texts}"
         advice = (
             "restart the processes with the old file; if none is old, give all the same file,"
             " plugins and options"

@@ -378,7 +378,7 @@ def test_processes_with_different_agent_files_are_reported_with_their_age() -> N
 
     [told] = bad(health(processes=[new, *old]))
     assert told == (
-        "warning: its processes run 2 different agent files:"
+        "warning: its processes run 2 different agent files or plugins:"
         " file 1: worker w2 (started 60 min ago) and 2 others;"
         " file 2: worker w3 (started 20 s ago)"
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from boyd import Agent, BoydError, ConfigError, Observation
+from boyd import Agent, BoydError, ConfigError, Observation, Plugin
 from boyd.agent import agent_from_file
 from boyd.errors import AgentPaused
 from boyd.models import Autonomy, RunRequest, utc_now
@@ -39,6 +39,17 @@ def test_a_file_and_python_give_the_same_agent(tmp_path: Any) -> None:
     assert Agent("a", mode="continuous", plugins=[Example()]).fingerprint == (
         agent_from_file(path).fingerprint
     )
+
+
+def test_an_agent_with_other_code_of_a_plugin_is_another_one() -> None:
+    class Old(Plugin):
+        id = "shop"
+        version = "1"
+
+    class New(Old):
+        version = "2"
+
+    assert Agent("a", plugins=[Old()]).fingerprint != Agent("a", plugins=[New()]).fingerprint
 
 
 @pytest.mark.parametrize(
