@@ -1050,6 +1050,15 @@ PROTECTIONS = (
     ),
     Protection(
         "P14",
+        "what is approved for a target is not done to another",
+        f"{RUNTIME}/jobs/action_jobs.py",
+        "if (target := action.final_target(item.params)) != item.target:",
+        "if (target := item.target) is None:",
+        "unit/runtime/test_approvals.py",
+        ("test_an_approved_action_whose_target_is_another_now_is_refused",),
+    ),
+    Protection(
+        "P14",
         "only signed approvals count, where there is a secret",
         f"{RUNTIME}/jobs/action_jobs.py",
         "return None if is_signed else _UNSIGNED",

@@ -198,7 +198,7 @@ class Site:
             params=params,
             loop_iteration=1,
             risk=risk,
-            target=text if len(text) < 100 else "",
+            target=text if action == "desk:publish" else "",
             concurrency=concurrency,
             required=ApprovalPolicy(**policy),
         )
@@ -248,7 +248,7 @@ class Desk(Plugin):
         self.done.append(f"wipe {params.text}")
         return f"wiped {params.text}"
 
-    @action(autonomy="approval-required")
+    @action(autonomy="approval-required", target="text")
     def publish(self, params: Note) -> str:
         """Show a note to everybody."""
         self.done.append(f"publish {params.text}")

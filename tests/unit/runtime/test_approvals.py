@@ -387,6 +387,20 @@ def test_an_approved_action_that_was_given_to_other_workers_goes_to_their_queue(
     assert len(recorder.calls) == 1
 
 
+def test_an_approved_action_whose_target_is_another_now_is_refused() -> None:
+    recorder = Recorder()
+    lab = gated(recorder, target="size")
+    item = pending_item(lab)
+    lab.engine.agent.host.actions[item.action_id].target = "other"
+    lab.resolver.answer(item.id, "approved", person("ann"))
+    lab.deliver()
+    result = now(lab, item).result
+
+    assert result is not None
+    assert result.error == "Refused: its target is '' now; '1' was approved"
+    assert recorder.calls == []
+
+
 def test_an_approved_item_is_kept_until_it_is_executed() -> None:
     recorder = Recorder()
     action = recorder.action(autonomy=GATED, concurrency=2)

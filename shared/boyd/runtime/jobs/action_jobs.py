@@ -144,8 +144,7 @@ class ApprovedActionHandler:
 
     def handle_error(self, id: str, fields: Fields, reason: str) -> Done:
         """End with the ledger's result, or as failed."""
-        execution = read_item(fields).execution_id
-        result = self._engine.store.executions.settle(execution)
+        result = self._engine.store.executions.settle(read_item(fields).execution_id)
         return self._finish(id, result or action_call.failure(fields["actionId"], reason))
 
     def handle_loss(self, id: str, stuck: StuckJob) -> Done | None:
@@ -203,6 +202,8 @@ class ApprovedActionHandler:
             return None  # `act` reports the unknown action
         if isinstance(action, Procedure) and not fits(action.steps_to_approve, item.plan):
             return "Refused: the steps of the procedure differ from those that were approved"
+        if (target := action.final_target(item.params)) != item.target:
+            return f"Refused: its target is {target!r} now; {item.target!r} was approved"
         # As it was when the approval was requested, with the params that were approved.
         situation = item.situation or NO_SITUATION
         circumstances = Circumstances(action, _decision(item), situation, lambda: item.created_at)
@@ -249,5 +250,4 @@ def _decision(item: ApprovalItem) -> Decision:
 
 def _execution(item: ApprovalItem | None, id: str) -> str:
     """The ledger's name for the execution of an item."""
-    undoes = item.undoes if item else None
-    return naming.rollback(undoes) if undoes else naming.approval(id)
+    return naming.rollback(item.undoes) if item and item.undoes else naming.approval(id)
