@@ -178,6 +178,22 @@ def test_the_log_of_a_worker_has_nothing_but_lines_of_one_form(deployment: Deplo
     assert re.search(r"worker \S+ is stopping$", lines[-1])
 
 
+def test_the_log_of_a_worker_that_lost_redis_has_no_warnings_of_libraries(
+    deployment: Deployment,
+) -> None:
+    deployment.worker("a", TRACED)
+
+    def loses_broker() -> bool:
+        deployment.store.client.client_kill_filter(_type="normal")
+        return "Connection to broker lost" in deployment.log("a")
+
+    wait_until(loses_broker)
+    begun = deployment.launcher("traced").trigger("test")
+    deployment.ended("traced", begun.iteration)
+
+    assert "Warning: " not in deployment.log("a")
+
+
 def test_messages_are_sent_through_one_client(redis_url: str) -> None:
     app = make_app(redis_url)
     with app.producer_pool.acquire(block=True) as producer:

@@ -158,6 +158,8 @@ def run_worker(host: AgentHost) -> int:
         without_heartbeat=not watched,
         quiet=True,
     )
+    # Celery has just turned it on: after each lost connection it would announce a new default.
+    warnings.simplefilter("ignore", CPendingDeprecationWarning)
     worker.start()
     return int(worker.exitcode or 0)
 
@@ -211,8 +213,6 @@ def _hush() -> None:
     """Silence what Celery prints itself; the same is in our log."""
     celery_worker.safe_say = lambda *_: None
     warnings.simplefilter("ignore", SecurityWarning)
-    # After each lost connection: of tasks that were acknowledged early nothing is cancelled.
-    warnings.simplefilter("ignore", CPendingDeprecationWarning)
     logging.getLogger("celery.worker.consumer.consumer").addFilter(_drop_traceback)
     for name in ("celery.app.trace", "celery.worker.request"):
         logging.getLogger(name).addFilter(_drop_traceback_of_refusal)
