@@ -48,6 +48,7 @@ PAUSE = 0.3
 REFUSED = "refused"
 #: Clock differences below this many seconds are ignored; the header `Date` has whole seconds.
 _EXACT = 2.0
+_UNTRUSTED = "its certificate cannot be verified"
 
 
 class _Bearer(AuthBase):
@@ -280,9 +281,13 @@ class Client:
 
     def unavailable(self, error: requests.RequestException) -> ApiUnavailable:
         """The error to raise when *error* has prevented an answer."""
+        reason = _reason(error)
+        remedy = "start it with `boyd up` or `boyd api`"
+        if reason == _UNTRUSTED:
+            remedy = "let REQUESTS_CA_BUNDLE name a file with its authority"
         return ApiUnavailable(
-            f"the API at {self.url} does not answer: {_reason(error)}; start it with `boyd up` or"
-            " `boyd api`, or name another with --url or BOYD_URL"
+            f"the API at {self.url} does not answer: {reason}; {remedy}, or name another with --url"
+            " or BOYD_URL"
         )
 
 
@@ -395,7 +400,7 @@ def _reason(error: requests.RequestException) -> str:
         ("Connection refused", "connection refused"),
         ("Name or service not known", "no such host"),
         ("Failed to resolve", "no such host"),
-        ("CERTIFICATE_VERIFY_FAILED", "its certificate cannot be verified"),
+        ("CERTIFICATE_VERIFY_FAILED", _UNTRUSTED),
     ):
         if sign in text:
             return meaning

@@ -13,6 +13,7 @@ from boyd.models import Model, utc_now
 from boyd_cli import client as module
 from boyd_cli.client import Client
 from http_kit import Handler, serve
+from tls_kit import Authority, tls_server
 
 AGAIN = '{"type": "/problems/%s", "title": "t", "status": %d, "detail": "so it is", "more": 1}'
 
@@ -206,6 +207,15 @@ def test_an_api_that_is_not_there_is_named_with_what_to_do() -> None:
     said = rf"the API at http://127.0.0.1:{port} does not answer: connection refused; start it"
     with pytest.raises(ApiUnavailable, match=said):
         Client(f"http://127.0.0.1:{port}").get("/state", Said)
+
+
+def test_an_unknown_authority_of_the_api_is_an_error_that_says_how_to_trust_it(
+    tmp_path: Path,
+) -> None:
+    with tls_server(Authority(tmp_path).issue("localhost")) as port:
+        said = "its certificate cannot be verified; let REQUESTS_CA_BUNDLE name"
+        with pytest.raises(ApiUnavailable, match=said):
+            Client(f"https://localhost:{port}").get("/state", Said)
 
 
 def test_silence_ends(server: Server, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
