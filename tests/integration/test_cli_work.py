@@ -268,6 +268,13 @@ def test_an_action_is_tried_out_and_undone(cli: Cli, lab: Lab) -> None:
     assert "no execution" in cli("actions", "rollback", "loop:99", status=4)
 
 
+def test_an_execution_is_undone_by_the_name_that_the_list_shows(cli: Cli) -> None:
+    cli("actions", "run", "p:careful")
+    [name] = re.findall(r"^call:\w+(?= )", cli("actions", "executions"), re.MULTILINE)
+    assert "as it was" in cli("actions", "rollback", name)
+    assert "no execution" in cli("actions", "rollback", "call:0000", status=4)
+
+
 LISTS = [
     path
     for path, command in leaves()

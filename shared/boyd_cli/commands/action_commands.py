@@ -45,7 +45,7 @@ from boyd_cli.views import iteration_view
 from boyd_cli.views.approval_view import fields_of, show_manifest
 
 EXECUTION_COLUMNS = (
-    *(label("execution", least=17), whole("started", drop=1), label("action")),
+    *(label("execution", least=24), whole("started", drop=1), label("action")),
     *(whole("state"), whole("effect"), label("target", drop=2)),
     *(whole("took", drop=4), label("host", drop=3), label("by", drop=5)),
 )
@@ -74,7 +74,7 @@ def executions(api: Api, limit: int, form: str, **query: Any) -> None:
 def _execution_row(entry: ExecutionEntry) -> list[str]:
     took = entry.ended_at - entry.started_at if entry.ended_at and entry.started_at else None
     return [
-        entry.id,
+        naming.short(entry.id),
         output.short_date(entry.started_at or entry.ended_at),
         entry.action,
         entry.progress if entry.progress and entry.state == "running" else entry.state,
@@ -86,6 +86,8 @@ def _execution_row(entry: ExecutionEntry) -> list[str]:
     ]
 
 
+#: The number of executions among which a shortened id is looked up.
+_RECENT = 1000
 #: Seconds within which a required approval is created.
 _ASKING = 3.0
 COLUMNS = (
@@ -251,8 +253,8 @@ def rollback(
 ) -> None:
     """Undo a successful execution, once; exit status 5: it cannot be undone, or not again.
 
-    EXECUTION is `loop:12` for iteration 12, `approval:` and the id of an approval, or `call:` and
-    the id that `boyd actions run` has printed.
+    EXECUTION is `loop:12` for iteration 12, `approval:` and the id of an approval, `call:` and the
+    id that `boyd actions run` has printed, or what `boyd actions executions` shows.
     """
     body = {"rationale": rationale, "requiresApproval": require_approval}
     path = f"/executions/{quote(_complete_id(api, execution), safe=':')}/rollback"
@@ -282,16 +284,20 @@ def cancel(api: Api, execution: str, note: str, form: str) -> None:
 
 
 def _complete_id(api: Api, execution: str) -> str:
-    """Complete the id of an approval in an execution's id."""
+    """Complete a shortened id in the name of an execution."""
     kind, beginning = naming.parts(execution)
-    if kind != "approval":
+    if kind == "approval":
+        if not beginning.strip():
+            raise click.BadParameter(
+                f"{execution!r} has an empty id: give the id or a prefix of it",
+                param_hint="EXECUTION",
+            )
+        ids = (item.id for item in api_access.every_approval(api))
+        return naming.approval(resolve_prefix("approval", beginning, ids))
+    if "loop:" in execution or naming.short(execution) != execution:
         return execution
-    if not beginning.strip():
-        raise click.BadParameter(
-            f"{execution!r} has an empty id: give the id or a prefix of it", param_hint="EXECUTION"
-        )
-    ids = (item.id for item in api_access.every_approval(api))
-    return naming.approval(resolve_prefix("approval", beginning, ids))
+    names = {naming.short(entry.id): entry.id for entry in api_access.executions(api, _RECENT)}
+    return names[resolve_prefix("execution", execution, names)]
 
 
 def _fail_if(error: str | None, param: Pairs) -> None:

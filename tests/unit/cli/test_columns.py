@@ -52,10 +52,10 @@ LISTS: dict[str, tuple[Sequence[Column], list[str], list[str]]] = {
     "executions": (
         action_commands.EXECUTION_COLUMNS,
         [
-            *("call:c7cb2ff9-8bdd-5c21-8d67-f943979f0de7", "Nov 21 23:58", "scratch:clean"),
+            *("call:c7cb2ff9", "Nov 21 23:58", "scratch:clean"),
             *("succeeded", "cannot tell", "web-1", "10 min 50 s", "host-b", BY),
         ],
-        ["scratch:clean", "succeeded", "cannot tell"],
+        ["call:c7cb2ff9", "scratch:clean", "succeeded", "cannot tell"],
     ),
     "holds": (
         action_commands.HOLD_COLUMNS,
