@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -11,7 +12,6 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from boyd.models.action import ActionPerformed
 from boyd.models.base import JsonObject, Level, Model, Timestamp
 from boyd.models.situation import SituationAssessment
-from boyd.text.formatting import one_line
 from boyd.text.trace_context import LONGEST, PATTERN
 
 RunStatus = Literal["pending", "investigating", "completed", "failed", "cancelled"]
@@ -24,8 +24,12 @@ def _http_url(text: str) -> str:
     return text
 
 
+#: What a title cannot hold: control characters, and those that change the direction of text.
+_HIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
+
+
 def _visible(value: object) -> object:
-    return one_line(value) if isinstance(value, str) else value
+    return _HIDDEN.sub(" ", value).strip() if isinstance(value, str) else value
 
 
 #: One line of text without what makes it look like another.
