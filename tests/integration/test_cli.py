@@ -144,7 +144,7 @@ def test_a_line_tells_who_when_how_and_what() -> None:
         (acted(success=False, error="lost", unknown=True), "→ p:do outcome unknown: lost"),
         (
             acted(success=False, error="Approval required", metrics={"approvalId": "1a2b3c4d-5"}),
-            "→ p:do waits for approval 1a2b3c4d",
+            "→ p:do sent for approval 1a2b3c4d",
         ),
         (past(success=False, error="decide failed: boom"), "→ decide failed: boom"),
         (
@@ -325,7 +325,7 @@ def test_history_tells_what_was_done_from_what_only_waits(cli: Cli, store: Store
     lab_of(store, reads("mind", "all is well"), chooses(choice("p:do")), gated).run()
     item = store.agent("test").approvals.page(1).pending[0]
     line = cli("history").splitlines()[1]
-    assert line.endswith(f"p:do waits for approval {item.id[:8]}")
+    assert line.endswith(f"p:do sent for approval {item.id[:8]}")
 
 
 def test_an_iteration_shows_whether_its_action_had_its_effect(cli: Cli, store: Store) -> None:

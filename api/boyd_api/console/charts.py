@@ -311,7 +311,7 @@ class Tile:
 WORDS: dict[OutcomeKind, str] = {
     "idle": "nothing to do",
     "acted": "acted",
-    "waits": "waits for approval",
+    "waits": "sent for approval",
     "prevented": "prevented",
     "failed": "failed",
 }

@@ -67,7 +67,7 @@ def action_outcome(
     if result.success:
         return f"{subject} started" if result.procedure else f"{subject} ok"
     if result.waits_for:
-        return f"{subject} waits for approval {result.waits_for[:_SHORT]}"
+        return f"{subject} sent for approval {result.waits_for[:_SHORT]}"
     verdict = {"unknown": "outcome unknown", "unneeded": "not executed"}.get(result.state, "failed")
     return f"{subject} {verdict}: {shorten(error_of(result) or _NO_REASON)}"
 

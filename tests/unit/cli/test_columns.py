@@ -178,7 +178,7 @@ def test_the_text_of_an_approval_gets_the_room_that_is_left() -> None:
 
 
 def test_the_approval_an_action_waits_for_is_not_cut_in_the_history() -> None:
-    waits = "scratch:clean waits for approval c32e3dd8"
+    waits = "scratch:clean sent for approval c32e3dd8"
     row = ["12", "23:58:10", "ok", "230 ms", "7", "beat", WHY, waits]
     head, line = printed(history_command.COLUMNS, row, 80)
     assert line.endswith(waits)

@@ -114,7 +114,7 @@ def test_a_narrow_iteration_line_keeps_the_approval_that_an_action_waits_for() -
     )
     line = iteration_view.iteration_line(result.model_copy(update={"action_results": [waits]}), 80)
     assert len(line) <= 80
-    assert line.endswith("→ http-monitor:restartService waits for approval c32e3dd8")
+    assert line.endswith("→ http-monitor:restartService sent for approval c32e3dd8")
 
 
 def test_a_no_op_because_of_a_hold_names_the_action_that_is_held() -> None:

@@ -118,9 +118,9 @@ def test_the_page_shows_the_last_iteration_and_a_mark_for_each(ann: Browser, lab
         lab.run()
     page = ann.get(PAGE)
     assert "Iteration 1: acted · p:do ok" in page.text
-    assert "Iteration 3: waits for approval" in page.text
+    assert "Iteration 3: sent for approval" in page.text
     assert "2 \u00d7 acted" in page.text
-    assert "1 \u00d7 waits for approval" in page.text
+    assert "1 \u00d7 sent for approval" in page.text
     assert "used up: 2 of 2 in 1 h" in page.text
     assert "p:do, by p:chooses" in page.text
     assert f"{PAGE}/approvals/{lab.store.approvals.page(1).pending[0].id}" in page.source

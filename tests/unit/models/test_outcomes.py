@@ -31,7 +31,7 @@ WAITS = result(error=APPROVAL_REQUIRED, waits_for="1a2b3c4d5e")
     [
         (ended(), "idle", "no-op"),
         (ended(result(success=True)), "acted", "p:do ok"),
-        (ended(WAITS), "waits", "p:do waits for approval 1a2b3c4d"),
+        (ended(WAITS), "waits", "p:do sent for approval 1a2b3c4d"),
         (ended(result(error="frozen", prevented="frozen")), "prevented", "p:do failed: frozen"),
         (ended(result(error="boom")), "failed", "p:do failed: boom"),
         (ended(result(unknown=True, error="lost")), "failed", "p:do outcome unknown: lost"),
