@@ -39,11 +39,8 @@ def seconds(number: float) -> str:
     if number < 60:
         return f"{number:g} s"
     whole = int(number)
-    for size, unit, smaller_size, smaller in (
-        (86400, "d", 3600, "h"),
-        (3600, "h", 60, "min"),
-        (60, "min", 1, "s"),
-    ):
+    units = ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
+    for size, unit, smaller_size, smaller in units:
         if whole >= size:
             rest = whole % size // smaller_size
             return f"{whole // size} {unit}" + (f" {rest} {smaller}" if rest else "")
