@@ -10,7 +10,7 @@ ARGS ?=
 AREA :=
 DIST ?= dist
 # Processes that run tests: half of the time they wait for what they have started.
-PROCESSES ?= 4
+PROCESSES ?= 5
 # Compiled modules are kept, whatever the environment says: tests start hundreds of processes.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(VENV)/bin/python -m pytest --numprocesses $(PROCESSES) --durations 10
 FILES := $(VENV)/bin/python tests/areas.py $(AREA)

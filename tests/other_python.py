@@ -89,7 +89,7 @@ def check(python: Interpreter, part: Part) -> int:
         made = subprocess.run([*make, str(environment / ".tests")], cwd=ROOT, check=False)
         if made.returncode != 0:
             return made.returncode
-        processes = os.environ.get("PROCESSES", "4")
+        processes = os.environ.get("PROCESSES", "5")
         options = ["-o", f"cache_dir={folder}/cache", "--numprocesses", processes, "-m", "not long"]
         command = [str(environment / "bin" / "python"), "-m", "pytest", *options, *part.files]
         return subprocess.run(command, cwd=ROOT, check=False).returncode

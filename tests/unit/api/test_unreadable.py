@@ -67,6 +67,7 @@ def in_field(client: Any, key: str, field: str) -> None:
     client.hset(key, field, "garbage")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("spoil", [in_field, as_text])
 @pytest.mark.parametrize(("path", "name", "key_of", "field"), LISTS)
 def test_a_list_has_all_records_but_the_one_that_cannot_be_read(
@@ -172,6 +173,7 @@ def test_a_worker_replaces_the_entry_of_its_agent_when_it_cannot_be_read(busy: S
     assert busy.get("/agents/desk/runs").status_code == 200
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "key", [KEYS.loop, KEYS.approvals_pending, KEYS.history, KEYS.executions, WORKERS, WORKER_INFO]
 )

@@ -169,6 +169,7 @@ def test_a_zone_that_does_not_exist_is_refused() -> None:
         agent({"name": "own", "mapping": {"timezone": "Europe/Wien"}})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "text",
     [

@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -38,13 +39,12 @@ def imported(file: str) -> Iterator[str]:
             yield from modules(name)
 
 
-def modules(name: str) -> Iterator[str]:
-    """The file of a module of the project."""
-    for source in SOURCES:
-        path = Path(source, *name.split("."))
-        for file in (path.with_suffix(".py"), path / "__init__.py"):
-            if (ROOT / file).is_file():
-                yield file.as_posix()
+@cache
+def modules(name: str) -> list[str]:
+    """The file of a module of the project, if it has one."""
+    paths = [Path(source, *name.split(".")) for source in SOURCES]
+    files = [file for path in paths for file in (path.with_suffix(".py"), path / "__init__.py")]
+    return [file.as_posix() for file in files if (ROOT / file).is_file()]
 
 
 def only_core(file: str) -> bool:

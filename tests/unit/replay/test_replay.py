@@ -165,6 +165,7 @@ def test_an_unchanged_agent_decides_as_recorded(tmp_path: Path, records: list[Lo
     assert len(judgement) == ITERATIONS
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_changed_decision_is_reported(
     name: str, tmp_path: Path, records: list[LoopResult]
@@ -174,6 +175,7 @@ def test_a_changed_decision_is_reported(
     assert kind in differing(judged(write_changed(tmp_path, old, new), records))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", REFACTORINGS)
 def test_a_refactoring_raises_no_alarm(
     name: str, tmp_path: Path, records: list[LoopResult]

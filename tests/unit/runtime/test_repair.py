@@ -73,6 +73,7 @@ def lab_with(recorder: Recorder) -> Lab:
     return Lab(agent(sees("o", seen()), sees("q", seen()), chooses(choice()), recorder.action()))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("key", WRITTEN, ids=lambda key: key.removeprefix(KEYS.prefix))
 @pytest.mark.parametrize("step", range(STEPS))
 def test_a_key_of_another_type_for_a_moment_stops_no_loop(key: str, step: int) -> None:
@@ -110,6 +111,7 @@ def test_a_value_that_is_no_number_is_put_right(field: str) -> None:
 NO_COUNT = ["-5", "-1", "1.5", "1e400", "nan", "0x10", "", "99999999999999999999", "garbage"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("value", NO_COUNT)
 @pytest.mark.parametrize("field", ["slot", "iteration", "active"])
 def test_a_value_that_counts_nothing_is_put_right_whether_a_sweep_or_a_trigger_comes_first(
