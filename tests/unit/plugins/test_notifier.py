@@ -169,6 +169,12 @@ def test_hostile_text_stays_on_its_line_and_is_no_markup() -> None:
     assert len(dict(long.lines)["why"]) == 500
 
 
+def test_joiners_that_words_and_emoji_need_stay() -> None:
+    text = "\u0645\u06cc\u200c\u0634\u0648\u062f \U0001f468\u200d\U0001f4bb"
+    said = message(decision=Decision(action="x", rationale=text, confidence=1))
+    assert dict(said.lines)["why"] == text
+
+
 # Webhooks
 
 

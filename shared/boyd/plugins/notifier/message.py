@@ -29,7 +29,7 @@ from boyd.models import (
     describe_outcome,
     start_of_wait,
 )
-from boyd.text.formatting import call_text, one_line
+from boyd.text.formatting import call_text
 
 if TYPE_CHECKING:
     from apprise import Apprise
@@ -47,6 +47,8 @@ _HEADLINES = {
 }
 #: What comes before the long link, in this order.
 _FIRST = ("outcome", "note", "problem", "why", "time left", "escalated", "acknowledged")
+#: Control characters, and those that change the direction of text; joiners make letters and emoji.
+_HIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]+")
 #: Inline style, because mail programs drop anything else; it wraps on the narrowest phone.
 _BODY = "margin:0;padding:12px;font:16px/1.4 sans-serif;overflow-wrap:anywhere"
 
@@ -237,9 +239,7 @@ def _time_left(item: ApprovalItem, now: datetime) -> str:
 
 
 def _output_text(result: ActionResult | None) -> str:
-    if result is None:
-        return ""
-    output = result.output if result.success else result.error
+    output = (result.output if result.success else result.error) if result else ""
     return output if isinstance(output, str) else _json(output)
 
 
@@ -248,7 +248,8 @@ def _json(value: object | JsonObject) -> str:
 
 
 def _one_line(text: str, longest: int = MAX_LINE) -> str:
-    return line if len(line := one_line(text)) <= longest else f"{line[: longest - 1]}…"
+    line = " ".join(_HIDDEN.sub(" ", text).split())
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"
 
 
 def _paragraph(line: tuple[str, str]) -> str:
