@@ -123,7 +123,7 @@ def _page(
     if item is None:
         raise not_found("the approval is no longer kept")
     now = agent.store.clock.now()
-    problem = link.problem(item, now)
+    problem, awaits = link.problem(item, now), _refresh_seconds(item, now)
     permission = page.services.rights.judge(link.to, "approve", item.action_id, item.target)
     why_not = "" if permission.allowed else f"You may not answer it: {permission.reason}."
     return rendering.render_public(
@@ -135,14 +135,14 @@ def _page(
         now=now,
         csrf=csrf_token(),
         problem=_PROBLEMS[problem] if problem else why_not,
-        signs=vital_signs(page.services.store.client, item.agent_id, now),
+        signs=vital_signs(page.services.store.client, item.agent_id, now) if awaits else [],
         stop=page.services.store.freezes.stop_of(item.agent_id),
         is_used=problem is LinkProblem.USED,
         here=request.path,
         steps=_steps(agent, item),
         outcome=describe_outcome(item),
         has_executed=has_executed,
-        awaits=_refresh_seconds(item, now),
+        awaits=awaits,
         refused=refused,
         note=note,
     )
