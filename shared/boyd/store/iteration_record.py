@@ -217,7 +217,7 @@ class Record:
 
     @property
     def blind(self) -> list[str]:
-        """The plugins of which an observer or orienter failed or was not due."""
+        """Plugins with an observer or orienter that failed or was not due."""
         return self.fields.get("blind", "").split()
 
     @property
