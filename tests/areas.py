@@ -98,13 +98,13 @@ def _users_of(path: str) -> set[str]:
     """
     if _is_test(path):
         return {path}
-    if not matches(path, ["tests/*.py", "tests/kits/*.py", "tests/**/conftest.py"]):
+    if not (_is_conftest(path) or matches(path, ["tests/*.py", "tests/kits/*.py"])):
         return set()
     users: set[str] = set()
     seen, rest = {path}, [path]
     while rest:
         user = rest.pop()
-        if user.endswith("/conftest.py"):
+        if _is_conftest(user):
             below = user.removesuffix("conftest.py")
             users.update(file for file in test_files() if file.startswith(below))
         importers = _importers().get(PurePosixPath(user).stem, set()) - seen
@@ -122,6 +122,10 @@ def _importers() -> dict[str, set[str]]:
         for module in _IMPORT.findall(path.read_text(encoding="utf-8")):
             importers.setdefault(module, set()).add(path.relative_to(ROOT).as_posix())
     return importers
+
+
+def _is_conftest(path: str) -> bool:
+    return path.startswith("tests/") and path.endswith("/conftest.py")
 
 
 def _is_test(path: str) -> bool:

@@ -93,8 +93,11 @@ def test_a_kit_affects_the_tests_of_the_kits_that_import_it() -> None:
 
 
 def test_a_conftest_and_its_kits_affect_the_tests_of_its_folder_only() -> None:
-    unit = {file for file in long_files() if file.startswith("tests/unit/")}
+    for folder in ("tests/unit/", "tests/unit/api/", "tests/browser/"):
+        below = {file for file in long_files() if file.startswith(folder)}
+        assert below <= set(affected([f"{folder}conftest.py"])) < set(long_files())
 
+    unit = {file for file in long_files() if file.startswith("tests/unit/")}
     assert set(affected(["tests/unit/conftest.py"])) == unit
     assert unit <= set(affected(["tests/kits/archive_kit.py"]))
     assert "tests/faults/test_storm.py" not in affected(["tests/kits/archive_kit.py"])
