@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from itertools import groupby
 from typing import Literal
 
 from flask import redirect, request
 
 from boyd import naming
-from boyd.health.agent_condition import condition_of
+from boyd.health.agent_condition import condition_of, stop_text
 from boyd.health.agent_health import AgentHealth
 from boyd.health.reader import read_agents
 from boyd.models import (
@@ -20,6 +21,7 @@ from boyd.models import (
     LoopResult,
     LoopStatus,
     NotDue,
+    ProcedureRecord,
     Run,
     TrackRecord,
     from_ms,
@@ -27,7 +29,7 @@ from boyd.models import (
     utc_now,
 )
 from boyd.models.responses import ConditionName, ObserverState
-from boyd.store import DEPLOYMENT, Record
+from boyd.store import DEPLOYMENT, AgentStore, Record
 from boyd.store.budgets import BudgetUse
 from boyd.store.server.connection import Client
 from boyd.text.formatting import counted
@@ -87,7 +89,7 @@ class ConditionGroup:
     def title(self) -> str:
         """Their number and condition, such as `9 quiet`."""
         if self.name == "waits for you":
-            return counted(len(self.agents), "waits for an answer", "wait for an answer")
+            return counted(len(self.agents), "waits for a person", "wait for a person")
         if self.name == "open incident":
             return counted(len(self.agents), self.name)
         return f"{len(self.agents)} {self.name}"
@@ -165,7 +167,7 @@ def agent(page: PageRequest) -> PageResult:
         executions=read_part(lambda: store.executions.page(_EXECUTIONS).executions),
         budgets=read_part(lambda: _budgets(page)),
         execution=read_part(lambda: _execution(page, last.value)),
-        procedures=read_part(lambda: store.procedures.all(_PROCEDURES)),
+        procedures=read_part(lambda: _procedures(store)),
         holds=read_part(lambda: store.holds.all(_HOLDS)),
         records=read_part(lambda: _records(page)),
         limited=[
@@ -186,6 +188,12 @@ def agent(page: PageRequest) -> PageResult:
 def _current_result(page: PageRequest, record: Record) -> Part[LoopResult]:
     """The iteration in flight, as far as it is."""
     return read_part(lambda: record.result(page.agent_id, _now(page)))
+
+
+def _procedures(store: AgentStore) -> list[ProcedureRecord]:
+    """The procedures that wait for a person, and then the latest."""
+    by_id = {it.id: it for it in store.procedures.list_stopped(_PROCEDURES)}
+    return list(({it.id: it for it in store.procedures.all(_PROCEDURES)} | by_id).values())
 
 
 def _holder(status: LoopStatus, record: Record | None) -> str:
@@ -374,6 +382,7 @@ class VitalSign:
     """The activity of an agent in words; if it does not watch, with a *command* that may help.
 
     Without a *text* it is idle: it has *looked* then, and is *due* when it looks by itself.
+    *stopped* says which procedures wait for a person.
     """
 
     agent_id: str
@@ -382,6 +391,7 @@ class VitalSign:
     command: str = ""
     looked: datetime | None = None
     due: datetime | None = None
+    stopped: str = ""
 
 
 def read_vital_signs(page: PageRequest, agent_id: str | None = None) -> list[VitalSign]:
@@ -402,14 +412,15 @@ def vital_signs(client: Client, agent_id: str | None, now: datetime) -> list[Vit
 
 def _sign(condition: responses.AgentCondition, agent: AgentHealth, now: datetime) -> VitalSign:
     name, progress = agent.entry.id, agent.progress
+    sign = partial(VitalSign, name, stopped=stop_text(agent.backlog))
     if condition.name == "not watching":
-        return VitalSign(name, condition.reason, False, condition.command)
+        return sign(condition.reason, False, condition.command)
     if progress.phase != "idle":
-        return VitalSign(name, f"looking now: iteration {progress.iterations}, {progress.phase}")
+        return sign(f"looking now: iteration {progress.iterations}, {progress.phase}")
     if agent.stops.paused:
-        return VitalSign(name, f"paused: {agent.stops.paused}")
+        return sign(f"paused: {agent.stops.paused}")
     looked = from_ms(progress.observed * 1000) if progress.observed is not None else None
-    return VitalSign(name, looked=looked, due=agent.entry.next_start(now))
+    return sign(looked=looked, due=agent.entry.next_start(now))
 
 
 #: The state of an observer; `quiet`: its interval has not passed yet.

@@ -61,17 +61,28 @@ def inbox(page: PageRequest) -> PageResult:
     view = InboxFilter.parse(request.args)
     frame = read_frame(page)
     listing = InboxList(view, frame.inbox.mine if view.tab == "mine" else frame.inbox.others)
-    values = {"view": view, "listing": listing, "items": listing.read(page)}
-    return render_page(page, "inbox.html", frame=frame, health=_health(page, listing), **values)
+    signs = read_vital_signs(page)
+    values = {
+        "view": view,
+        "listing": listing,
+        "items": listing.read(page),
+        "health": _signs_of_items(signs, listing),
+        "stopped": _stop_notices(page, signs, view),
+    }
+    return render_page(page, "inbox.html", frame=frame, **values)
 
 
-def _health(page: PageRequest, listing: InboxList) -> list[VitalSign]:
+def _signs_of_items(signs: list[VitalSign], listing: InboxList) -> list[VitalSign]:
     """The vital signs of the agents whose approvals are shown, or of all if none waits."""
-    if not listing.everything:
-        return read_vital_signs(page)
     names = {item.agent_id for item in listing.items}
-    signs = read_vital_signs(page, *names) if len(names) == 1 else read_vital_signs(page)
-    return [sign for sign in signs if sign.agent_id in names]
+    return [sign for sign in signs if sign.agent_id in names or not listing.everything]
+
+
+def _stop_notices(page: PageRequest, signs: list[VitalSign], view: InboxFilter) -> list[VitalSign]:
+    """The agents of the view that have procedures which wait for a person."""
+    if (view.tab == "mine") != page.allows("approvals"):
+        return []
+    return [sign for sign in signs if sign.stopped and view.agent in ("", sign.agent_id)]
 
 
 @inbox_pages.get("/answered")

@@ -89,6 +89,7 @@ def _agent_state(roster: Roster, agent: AgentHealth) -> responses.AgentState:
         "revoked": stops.revoked,
         "pending_runs": agent.backlog.runs,
         "pending_approvals": agent.backlog.approvals,
+        "stopped_procedures": agent.backlog.stopped,
         "workers": len(roster.live("worker", entry.id)),
         "obstacle": obstacle.text if obstacle else None,
         "next_start": entry.next_start(from_ms(roster.now * 1000)) if is_due else None,

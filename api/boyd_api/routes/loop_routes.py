@@ -126,6 +126,7 @@ class LoopState(Model):
     revoked: str | None = None
     pending_runs: int
     pending_approvals: int
+    stopped_procedures: int
     worker: str | None = None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from boyd.health.agent_health import AgentHealth
+from boyd.health.agent_health import AgentHealth, Backlog
 from boyd.health.checks import seconds_blind
 from boyd.health.finding import span
 from boyd.health.snapshot import Roster
@@ -55,19 +55,35 @@ def _blindness(roster: Roster, agent: AgentHealth) -> AgentCondition | None:
 
 
 def _demand(roster: Roster, agent: AgentHealth) -> AgentCondition | None:
-    approvals, first = agent.backlog.approvals, agent.backlog.next_approval
-    if not approvals:
+    first = agent.backlog.next_approval
+    demands = [*filter(None, [_question_text(agent.backlog), stop_text(agent.backlog)])]
+    if not demands:
         return None
-    reason = f"{counted(approvals, 'approval')} to answer"
-    if first is not None:
-        more = f" and {counted(approvals - 1, 'other')} wait" if approvals > 1 else " waits"
-        reason = f"{call_text(first.title, first.target)}{more} for an answer"
     return AgentCondition(
         name="waits for you",
-        reason="; ".join([reason, *_attempts(agent)]),
+        reason="; ".join([*demands, *_attempts(agent)]),
         approval=first.id if first else None,
         since=_since(agent),
     )
+
+
+def _question_text(backlog: Backlog) -> str:
+    """The approvals that wait; empty without any."""
+    approvals, first = backlog.approvals, backlog.next_approval
+    if first is not None:
+        more = f" and {counted(approvals - 1, 'other')} wait" if approvals > 1 else " waits"
+        return f"{call_text(first.title, first.target)}{more} for an answer"
+    return f"{counted(approvals, 'approval')} to answer" if approvals else ""
+
+
+def stop_text(backlog: Backlog) -> str:
+    """The procedures that wait to be resumed or cancelled; empty without any."""
+    first = backlog.first_stopped
+    if first is None:
+        return ""
+    more = f" (and {counted(backlog.stopped - 1, 'other')})" if backlog.stopped > 1 else ""
+    reason = f": {first.reason}" if first.reason else ""
+    return f"{call_text(first.action, first.target)} is stopped{more}{reason}"
 
 
 def _harm(roster: Roster, agent: AgentHealth) -> AgentCondition | None:

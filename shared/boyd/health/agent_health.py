@@ -19,12 +19,14 @@ from boyd.health.agent_replies import (
     OBSERVED,
     OBSERVERS,
     OLDEST_RUN,
+    STOPPED,
     WAITING,
     AgentQuestion,
     AgentReplies,
     FieldSource,
     InFlightIteration,
     LastIteration,
+    StoppedProcedure,
     WaitingApproval,
     WaitingWork,
     answer,
@@ -213,6 +215,14 @@ class Backlog:
         ),
     )
     next_approval: WaitingApproval | None = declare("The approval that expires next.", APPROVAL)
+    stopped: int = declare(
+        "Procedures that are stopped until a person resumes or cancels them.",
+        answer("procedures_stopped", lambda pipe, key, _: pipe.zcard(key)),
+        gauge("boyd_procedures_stopped"),
+    )
+    first_stopped: StoppedProcedure | None = declare(
+        "The one that has been stopped for the longest time.", STOPPED
+    )
 
 
 @health_fields

@@ -88,6 +88,20 @@ class WaitingApproval:
 
 
 @dataclass(frozen=True)
+class StoppedProcedure:
+    """A procedure that waits for a person: its id, what it does, its target, and why it stopped.
+
+    The target may be empty.
+    """
+
+    id: str
+    action: str
+    target: str
+    reason: str
+    since: float
+
+
+@dataclass(frozen=True)
 class LastIteration:
     """The last iteration that ended; `success` is None when its record is gone."""
 
@@ -476,3 +490,28 @@ def _approval(replies: AgentReplies) -> WaitingApproval | None:
 
 
 APPROVAL = FieldSource(_approval, questions=(NEXT_APPROVAL,), details=_ask_approval)
+
+
+# The procedure that has been stopped for the longest time
+
+_FIRST_STOPPED = AgentQuestion(
+    "procedures_stopped", lambda pipe, key, _: pipe.zrange(key, 0, 0, withscores=True)
+)
+
+
+def _ask_stopped(replies: AgentReplies) -> dict[Hashable, Command]:
+    keys = Keys(replies.entry.id)
+    return {
+        ("procedure", id): hash_fields(keys.job(naming.procedure(id)), "action", "target", "reason")
+        for id, _ in replies.reply(_FIRST_STOPPED)
+    }
+
+
+def _first_stop(replies: AgentReplies) -> StoppedProcedure | None:
+    for id, at in replies.reply(_FIRST_STOPPED):
+        action, target, reason = replies.detail(("procedure", id))
+        return StoppedProcedure(id, action or id, target or "", reason or "", at / 1000)
+    return None
+
+
+STOPPED = FieldSource(_first_stop, questions=(_FIRST_STOPPED,), details=_ask_stopped)

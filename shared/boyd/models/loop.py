@@ -55,7 +55,7 @@ class Ticks:
 
 
 class DeclaredAgent(Model):
-    """An agent by its file: its name, and when its iterations start.
+    """An agent by its file: its name, its plugins, and when its iterations start.
 
     It ticks `loop_offset` seconds after whole multiples of `loop_interval`.
     """
@@ -67,6 +67,7 @@ class DeclaredAgent(Model):
     loop_offset: float = 0.0
     schedule: list[str] = Field(default_factory=list)
     timezone: str = "UTC"
+    plugins: list[str]
 
 
 class Problem(Model):
@@ -197,6 +198,7 @@ class LoopStatus(Model):
     revoked: str | None = None
     pending_runs: int = 0
     pending_approvals: int = 0
+    stopped_procedures: int = 0
     worker: str | None = None
 
 

@@ -125,7 +125,8 @@ class AgentState(DeclaredAgent):
     `schedule` has cron expressions in `timezone`. `nextStart` is the time of the next iteration
     that starts by the clock. `obstacle` is the reason why it does not look: it lacks a worker, or a
     beat. `anomalies` has the worst of those that are open, and among equal ones begins with those
-    about which something waits or was tried; `openAnomalies` counts all.
+    about which something waits or was tried; `openAnomalies` counts all. `stoppedProcedures` counts
+    those that wait until a person resumes or cancels them.
     """
 
     condition: AgentCondition
@@ -133,7 +134,6 @@ class AgentState(DeclaredAgent):
     open_anomalies: int = 0
 
     next_start: Timestamp | None = None
-    plugins: list[str]
     phase: Phase
     iteration: int
     paused: str | None = None
@@ -141,6 +141,7 @@ class AgentState(DeclaredAgent):
     revoked: str | None = None
     pending_runs: int
     pending_approvals: int
+    stopped_procedures: int = 0
     workers: int
     obstacle: str | None = None
     retired_at: Timestamp | None = None

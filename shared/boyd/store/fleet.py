@@ -96,7 +96,6 @@ class AgentEntry(DeclaredAgent):
     when it was taken out of service; a process that registers it, or beats for it, puts it back.
     """
 
-    plugins: list[str]
     fingerprint: str
     model: str | None = None
     delegation: Delegation = Delegation()

@@ -107,8 +107,10 @@ class Keys:
         #: Hashes by observer: the time of its last run, and its health as JSON.
         self.observers_ran = self.prefix + "observers:ran"
         self.observers_health = self.prefix + "observers:health"
-        #: Sorted sets: procedures and runs by start, pending runs by urgency, finished ones by end.
+        #: Sorted sets: procedures and runs by start, procedures that are stopped by the time they
+        #: stopped, pending runs by urgency, finished ones by end.
         self.procedures = self.prefix + "procedures"
+        self.procedures_stopped = self.prefix + "procedures:stopped"
         self.runs = self.prefix + "runs"
         self.runs_pending = self.prefix + "runs:pending"
         self.runs_finished = self.prefix + "runs:finished"

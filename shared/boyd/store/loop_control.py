@@ -187,8 +187,10 @@ class Loop:
             pipe.hmget(keys.iteration, ["iteration", "phase", "startedAt", "entered"])
             pipe.zcard(keys.runs_pending)
             pipe.zcard(keys.approvals_pending)
+            pipe.zcard(keys.procedures_stopped)
             pipe.hmget(FREEZES, [*scopes_of(self._agent_id), revocation_of(self._agent_id)])
-            loop, (iteration, phase, started, worker), runs, approvals, marks = pipe.execute()
+            loop, flight, runs, approvals, stopped, marks = pipe.execute()
+        iteration, phase, started, worker = flight
         with reading("the iteration in flight"):
             return LoopStatus(
                 agent_id=self._agent_id,
@@ -200,6 +202,7 @@ class Loop:
                 revoked=reason_in(marks[-1]),
                 pending_runs=runs,
                 pending_approvals=approvals,
+                stopped_procedures=stopped,
                 worker=worker.split("/")[0] if worker else None,
             )
 

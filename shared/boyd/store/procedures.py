@@ -6,7 +6,7 @@ The targets of a step are in `waves`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from boyd import naming
@@ -79,6 +79,16 @@ class ProcedureStore:
         """The procedures, latest first; at most *limit*."""
         with translate_errors():
             names = self._client.zrange(self._keys.procedures, 0, limit - 1, desc=True)
+        return self._read(names)
+
+    def list_stopped(self, limit: int) -> list[ProcedureRecord]:
+        """Those that wait for a person, longest first; at most *limit*."""
+        with translate_errors():
+            names = self._client.zrange(self._keys.procedures_stopped, 0, limit - 1)
+        return self._read(names)
+
+    def _read(self, names: Sequence[str]) -> list[ProcedureRecord]:
+        with translate_errors():
             pipe = self._client.pipeline(transaction=False)
             for name in names:
                 pipe.hgetall(self._job(name))

@@ -189,10 +189,11 @@ def next_text(entry: responses.AgentState, now: datetime) -> str:
 
 
 def waiting_text(state: LoopStatus | responses.AgentState) -> str:
-    """The number of pending runs and approvals; empty without any."""
+    """The number of pending runs, pending approvals and stopped procedures; empty without any."""
     parts = [
         counted(state.pending_runs, "run") if state.pending_runs else "",
         counted(state.pending_approvals, "approval") if state.pending_approvals else "",
+        counted(state.stopped_procedures, "procedure") if state.stopped_procedures else "",
     ]
     return ", ".join(filter(None, parts))
 

@@ -110,7 +110,7 @@ def test_an_agent_whose_approvals_others_answer_does_not_wait_for_the_reader(
         lab.deliver()
         assert "Waits for others" in reader.get(path).text
     lab.deliver()
-    assert "1 waits for an answer" in reader.get("/console/agents").text
+    assert "1 waits for a person" in reader.get("/console/agents").text
 
 
 def test_the_page_shows_the_last_iteration_and_a_mark_for_each(ann: Browser, lab: Lab) -> None:

@@ -115,9 +115,8 @@ def test_the_page_of_the_agent_cancels_a_procedure(
     assert "cancelled by ann" in ann.get(PAGE).text
 
 
-def test_a_stopped_procedure_is_resumed_from_the_page(
-    ann: Browser, place: Site, done: list[str]
-) -> None:
+def stopped_by_a_freeze(place: Site) -> str:
+    """Freeze the actions before the step after the question begins."""
     id = started(place)
     record = place.get(f"/procedures/{id}").json
     bob = place.key("approvals", principal="bob", person=True)
@@ -126,6 +125,13 @@ def test_a_stopped_procedure_is_resumed_from_the_page(
     place.post("/freeze", {"reason": "maintenance"})
     place.dispatcher.held = False
     go_on(place.lab)
+    return id
+
+
+def test_a_stopped_procedure_is_resumed_from_the_page(
+    ann: Browser, place: Site, done: list[str]
+) -> None:
+    id = stopped_by_a_freeze(place)
     assert place.get("/procedures").json["procedures"][0]["state"] == "stopped"
     page = ann.get(PAGE)
     assert "stopped, step 2 of 3 (ok)" in page.text
@@ -135,10 +141,35 @@ def test_a_stopped_procedure_is_resumed_from_the_page(
     ann.send(page.form("/procedures/resume"), how="go on")
     go_on(place.lab)
     again = place.get(f"/procedures/{id}").json["progress"][1]["approval"]
+    bob = place.key("approvals", principal="bob", person=True)
     place.post(f"/approvals/{again}/approve?wait=0", headers=bob)
     go_on(place.lab)
     assert place.get(f"/procedures/{id}").json["state"] == "succeeded"
     assert done == ["drain", "restart"]
+
+
+def test_a_stopped_procedure_waits_for_a_person_on_every_page(ann: Browser, place: Site) -> None:
+    id = stopped_by_a_freeze(place)
+    # So many later ones push it out of the latest.
+    place.lab.client.zadd("boyd:{test}:procedures", {f"call:{n}": 2e15 + n for n in range(6)})
+    reader = Browser(place, place.key("read", person=True))
+    place.lab.deliver()
+
+    assert "p:renew is stopped: step ok: " in ann.get("/console/agents").text
+    assert "1 waits for a person" in ann.get("/console/agents").text
+    assert "Waits for others" in reader.get("/console/agents").text
+    page = ann.get(PAGE)
+    assert "1 stopped procedure : resume or cancel it" in page.text
+    assert page.form("/procedures/resume")
+    inbox = ann.get("/console/").text
+    assert "test : p:renew is stopped: step ok: " in inbox
+    assert "Nothing waits for you" not in inbox
+    assert "is stopped" in reader.get("/console/?tab=others").text
+    assert "is stopped" not in reader.get("/console/").text
+    assert place.get("/agents").json["agents"][0]["stoppedProcedures"] == 1
+
+    place.post(f"/procedures/{id}/cancel")
+    assert "is stopped" not in ann.get("/console/").text
 
 
 def test_the_api_refuses_what_cannot_be_done(place: Site) -> None:

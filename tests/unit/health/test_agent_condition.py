@@ -10,15 +10,16 @@ from typing import Any
 import pytest
 import redis
 
+from boyd import Procedure, ProcedureStep
 from boyd.health.agent_condition import condition_of
 from boyd.health.agent_health import AgentHealth
 from boyd.health.reader import read_agents
-from boyd.models import Anomaly, Autonomy, utc_now
+from boyd.models import ActionResult, Anomaly, Autonomy, utc_now
 from boyd.models.responses import AgentCondition
 from boyd.plugin import Action, Component, Observer, Orienter
 from boyd.store import WorkerInfo
 from boyd.testing import Lab
-from kit import agent, assessed, choice, chooses, fails, overdue, seen, sees
+from kit import agent, assessed, call_result, choice, chooses, fails, overdue, person, seen, sees
 
 DOWN = Anomaly(
     type="endpoint-down", description="web is down", severity="high", affected_resources=["web"]
@@ -151,6 +152,26 @@ def test_a_pending_approval_comes_before_what_is_wrong() -> None:
     assert (condition.name, condition.reason) == ("waits for you", "p:do waits for an answer")
     [pending] = world.lab.store.approvals.page(50).pending
     assert condition.approval == pending.id
+
+
+def test_a_stopped_procedure_waits_for_a_person_whatever_is_in_flight() -> None:
+    lost = ActionResult(action="p:do", success=False, unknown=True, duration=0, error="lost")
+    renew = Procedure(name="renew", steps=[ProcedureStep(id="do", action="p:do")])
+    world = World(Action(name="do", execute=lambda: lost), renew)
+    call_result(world.lab, action="p:renew")
+    for _ in range(4):
+        for job in world.lab.client.zrange("boyd:{test}:due", 0, -1):
+            overdue(world.lab, job)
+    stopped = health(world.lab).backlog
+    assert stopped.stopped == 1
+    now = condition(world.lab)
+    assert (now.name, now.approval) == ("waits for you", None)
+    assert now.reason.startswith("p:renew is stopped: step do: ")
+
+    assert stopped.first_stopped is not None
+    world.lab.store.procedures.resume(stopped.first_stopped.id, "go on", person("ann"))
+    assert condition(world.lab).name == "at work"
+    assert health(world.lab).backlog.stopped == 0
 
 
 def test_an_open_incident_tells_what_was_tried_in_vain() -> None:

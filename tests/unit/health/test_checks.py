@@ -547,7 +547,7 @@ def test_an_agent_that_has_never_run_is_idle() -> None:
     progress = found.progress
     assert (progress.iterations, progress.phase, progress.last) == (0, "idle", None)
     assert progress.flight_since is None
-    assert found.backlog == Backlog((), 0, 0, None, 0, 0, None, None)
+    assert found.backlog == Backlog((), 0, 0, None, 0, 0, None, None, 0, None)
 
 
 def test_health_has_the_end_of_the_last_iteration() -> None:

@@ -53,6 +53,7 @@ KERNEL = {
     "denials that hold, and outcomes that overtake messages about them": 18,
     "a clock of Redis that steps back: pauses, runs that lie too far ahead, durations": 5,
     "results of actions that are kept, and leases renewed, when Redis was away": 21,
+    "procedures that are stopped until a person resumes or cancels them": 4,
 }
 LIBRARY = {
     "the library without its guests": 66_000,
@@ -80,6 +81,7 @@ LIBRARY = {
     "a clock of Redis that steps back: claims, waits, pauses too far ahead; durations": 50,
     "results of actions that are kept, and leases renewed, when Redis was away": 30,
     "a lab that recovers what is overdue however slow its test is": 20,
+    "procedures that are stopped until a person resumes or cancels them": 93,
 }
 #: The most modules in all packages; a feature that needs more adds a line that names it.
 MODULES = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from pydantic import BaseModel
@@ -19,6 +20,7 @@ from boyd.models import (
 )
 from boyd.plugin import Action
 from boyd.plugins.notifier.message import approval_message
+from boyd.runtime.procedures.procedure_steps import ProcedureSteps
 from boyd.store.procedures import ResumeMode
 from boyd.testing import Lab
 from kit import call_result, choice, chooses, machine, overdue, person, plugin
@@ -343,13 +345,34 @@ def test_a_freeze_stops_it_until_a_person_resumes_it() -> None:
     assert record.state == "stopped"
     assert "frozen" in (record.reason or "")
     assert [one.state for one in farm.told] == ["stopped"]
+    assert [one.id for one in lab.store.procedures.list_stopped(10)] == [record.id]
     freeze(lab, False)
     assert lab.store.procedures.resume(record.id, "go on", ANN) == "ok"
+    assert lab.store.procedures.list_stopped(10) == []
     again = go_on(lab).progress[1].approval or ""
     assert again != waiting
     lab.resolver.answer(again, "approved", person("bob"))
     assert go_on(lab).state == "succeeded"
     assert farm.done == ["drain", "restart"]
+
+
+def test_an_error_of_boyd_that_lasts_stops_it_for_a_person(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    farm = Farm()
+    lab = farm.lab(step("drain"))
+    with monkeypatch.context() as broken:
+        broken.setattr(ProcedureSteps, "action", Mock(side_effect=RuntimeError("a bug")))
+        for _ in range(3):
+            record = started(lab) if not lab.store.procedures.all() else go_on(lab)
+    assert (record.state, record.reason) == ("stopped", "RuntimeError: a bug")
+    assert [one.state for one in farm.told] == ["stopped"]
+    assert [one.id for one in lab.store.procedures.list_stopped(10)] == [record.id]
+    lab.store.audit_trail.seal()
+    assert "procedure.stopped" in [entry.kind for entry in lab.store.audit_trail.page(50).entries]
+
+    lab.store.procedures.resume(record.id, "go on", ANN)
+    assert go_on(lab).state == "succeeded"
 
 
 def test_a_person_cancels_it_and_what_took_effect_is_undone() -> None:
@@ -396,8 +419,10 @@ def test_a_cancelled_one_that_cannot_be_undone_ends_when_it_is_cancelled_again()
     assert lab.store.procedures.cancel(record.id, ANN) == "ok"
     stopped = go_on(lab)
     assert stopped.state == "stopped"
+    assert [one.id for one in lab.store.procedures.list_stopped(10)] == [record.id]
 
     assert lab.store.procedures.cancel(record.id, ANN, "I did it by hand") == "ok"
+    assert lab.store.procedures.list_stopped(10) == []
     record = go_on(lab)
     left = record.progress[1].compensation
     assert (record.state, left and left.state) == ("cancelled", "failed")

@@ -75,6 +75,8 @@ class ProcedureMove:
         """
         if self._record.has_ended:
             return self._notify()
+        if error := self._fields.get("failing"):
+            return self._wait_for_person(error, {"failing": ""})
         if self._fields.get("cancelled"):
             return self._cancel()
         if self._record.state == "stopped":
@@ -615,13 +617,11 @@ class ProcedureHandler:
         return ProcedureMove(self._engine, read_procedure(fields), fence, fields).run()
 
     def handle_error(self, id: str, fields: Fields, reason: str) -> Done | Later:
-        """Retry a few times, then stop the procedure for a person."""
+        """Retry a few times, then stop the procedure for a person with the next move."""
         tries = int(fields.get("tries", 0)) + 1
         if tries < _JOB_TRIES:
             return Later(_RETRY_JOB, {"tries": str(tries)})
-        now = _to_text(self._engine.store.clock.now())
-        stop = {"state": "stopped", "reason": reason, "stoppedAt": now, "tell": "1", "tries": "0"}
-        return Later(0.1, stop)
+        return Later(0.1, {"failing": reason, "tries": "0"})
 
     def handle_loss(self, id: str, stuck: StuckJob) -> None:
         """Let another worker continue: the ledger knows what was executed."""

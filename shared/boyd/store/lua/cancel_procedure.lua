@@ -4,7 +4,7 @@
 -- note       why
 -- Returns 'ok', also when it was cancelled before and has not ended, 'over' or 'unknown'
 -- Events  procedure.changed
-local job, due, events, audit_open = unpack(KEYS)
+local job, procedures_stopped, due, events, audit_open = unpack(KEYS)
 local id, by, note = unpack(ARGV, 1, 3)
 -- @include audit emit expect rest wake waves
 local actor = rest(4)
@@ -20,7 +20,7 @@ if have[2] and have[1] ~= 'stopped' then
   return 'ok'
 end
 local approval = key('approval', have[4] or '')
-expect(due, 'zset', audit_open, 'stream', approval, 'hash')
+expect(procedures_stopped, 'zset', due, 'zset', audit_open, 'stream', approval, 'hash')
 if have[5] then
   expect_wave(id .. ':' .. have[5])
 end
@@ -31,6 +31,7 @@ if redis.call('HGET', approval, 'status') == 'approved' then
 end
 -- A claim of the current step is refused from now on.
 redis.call('HSET', job, 'cancelled', 1, 'cancelledBy', by)
+redis.call('ZREM', procedures_stopped, id)
 if have[5] and redis.call('HGET', key('wave', id .. ':' .. have[5]), 'mode') == 'forth' then
   halt_wave(id .. ':' .. have[5], 'cancelled')
 end

@@ -8,7 +8,7 @@
 -- keep       ms that the execution is kept
 -- waves      JSON: the ids of the steps with targets
 -- Returns 1, or 0 when the job is lost
-local job, execution, loop, held_actions, in_flight, due, audit_open = unpack(KEYS)
+local job, execution, loop, procedures_stopped, held_actions, in_flight, due, audit_open = unpack(KEYS)
 local attempt, worker, id, state, outcome, result, note, hold_for, keep, waves = unpack(ARGV)
 -- @include audit executes expect flight_limits hold notices time
 if not executes(job, attempt, worker) then
@@ -23,8 +23,8 @@ if state == 'succeeded' and redis.call('HEXISTS', job, 'cancelled') == 1 then
   return 0
 end
 local origin = key(id)
-expect(execution, 'hash', loop, 'hash', held_actions, 'zset', hold_key(have[1], have[2]), 'hash', audit_open, 'stream',
-  origin, 'hash', in_flight, 'hash', due, 'zset')
+expect(execution, 'hash', loop, 'hash', procedures_stopped, 'zset', held_actions, 'zset',
+  hold_key(have[1], have[2]), 'hash', audit_open, 'stream', origin, 'hash', in_flight, 'hash', due, 'zset')
 expect_notice(id)
 local known = redis.call('HMGET', execution, 'host', 'worker', 'by', 'symptoms')
 audit('action.' .. outcome, 'execution', id, 'action', have[1], 'host', known[1], 'worker', known[2],
@@ -52,5 +52,6 @@ for _, step in ipairs(cjson.decode(waves)) do
   end
 end
 redis.call('HINCRBY', loop, 'procedure:' .. state, 1)
+redis.call('ZREM', procedures_stopped, id)
 redis.call('HSET', job, 'state', state, 'endedAt', now, 'reason', note)
 return 1

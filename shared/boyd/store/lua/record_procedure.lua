@@ -6,23 +6,29 @@
 -- fields     to store, by name; an empty value takes the field away
 -- Returns 1, or 0 when the job is lost
 -- Events  procedure.changed
-local job, execution, loop, events, audit_open = unpack(KEYS)
+local job, execution, loop, procedures_stopped, events, audit_open = unpack(KEYS)
 local attempt, worker, id, kind, note, progress, fields = unpack(ARGV)
--- @include audit emit executes expect
+-- @include audit emit executes expect time
 if not executes(job, attempt, worker) then
   return 0
 end
-expect(execution, 'hash', loop, 'hash', audit_open, 'stream')
+expect(execution, 'hash', loop, 'hash', procedures_stopped, 'zset', audit_open, 'stream')
 if kind ~= '' then
   audit('procedure.' .. kind, 'execution', id, 'action', redis.call('HGET', job, 'action'), 'after', kind, 'note', note)
   redis.call('HINCRBY', loop, 'procedure:' .. kind, 1)
 end
-for field, value in pairs(cjson.decode(fields)) do
+fields = cjson.decode(fields)
+for field, value in pairs(fields) do
   if value == '' then
     redis.call('HDEL', job, field)
   else
     redis.call('HSET', job, field, value)
   end
+end
+if fields.state == 'stopped' then
+  redis.call('ZADD', procedures_stopped, now_ms(), id)
+elseif fields.state then
+  redis.call('ZREM', procedures_stopped, id)
 end
 if redis.call('EXISTS', execution) == 1 then
   redis.call('HSET', execution, 'progress', progress)

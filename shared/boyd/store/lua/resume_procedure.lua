@@ -3,7 +3,7 @@
 -- note       why
 -- Returns 'ok', 'not stopped' or 'unknown'
 -- Events  procedure.changed
-local job, due, events, audit_open = unpack(KEYS)
+local job, procedures_stopped, due, events, audit_open = unpack(KEYS)
 local id, how, note = unpack(ARGV, 1, 3)
 -- @include audit emit expect rest server wake
 local actor = rest(4)
@@ -14,7 +14,7 @@ end
 if have[1] ~= 'stopped' then
   return 'not stopped'
 end
-expect(due, 'zset', audit_open, 'stream')
+expect(procedures_stopped, 'zset', due, 'zset', audit_open, 'stream')
 local now, following = now_ms(), have[5] and 'compensating' or 'running'
 audit('procedure.resumed', 'execution', id, 'action', have[4], 'before', 'stopped', 'after', following, 'note', note,
   unpack(actor))
@@ -22,6 +22,7 @@ audit('procedure.resumed', 'execution', id, 'action', have[4], 'before', 'stoppe
 redis.call('HSET', job, 'state', following, 'until', have[3] + now - (have[2] or now), 'resumed', how,
   'server', server_id())
 redis.call('HDEL', job, 'stoppedAt', 'tell')
+redis.call('ZREM', procedures_stopped, id)
 wake('procedure:' .. id)
 emit('procedure.changed', 'procedure', id, 'progress', following)
 return 'ok'
