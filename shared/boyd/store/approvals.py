@@ -23,6 +23,7 @@ from boyd.models import (
     ApprovalOutcome,
     ApprovalPolicy,
     ApprovalQueue,
+    JobExecution,
     JoinedRequest,
     Proposal,
     Vote,
@@ -534,18 +535,27 @@ def read_item(fields: Mapping[str, str]) -> ApprovalItem:
     try:
         votes = [_read_vote(fields, name) for name in fields if name.startswith("vote:")]
         requests = [_read_asked(fields, name) for name in fields if name.startswith("asked:")]
-        return restore(ApprovalItem, fields).patched(
+        item = restore(ApprovalItem, fields)
+        return item.patched(
             {
                 "title": _title(fields),
                 "asked": sorted(requests, key=lambda request: request.at),
                 "approvals": sorted(votes, key=lambda vote: vote.at),
                 "symptoms": fields["symptomLines"].split("\n") if "symptomLines" in fields else [],
-                "execution": read_execution(fields),
+                "execution": _read_execution(item, fields),
                 "notifications": read_notifications(fields),
             }
         )
     except ValueError as error:
         raise UnreadableRecord(f"approval {fields.get('id')} cannot be read: {error}") from None
+
+
+def _read_execution(item: ApprovalItem, fields: Mapping[str, str]) -> JobExecution | None:
+    """The execution, which runs on in the procedure that it has started."""
+    execution = read_execution(fields)
+    if execution is None or item.result is None or item.result.procedure is None:
+        return execution
+    return execution.patched({"state": "running", "ended_at": None})
 
 
 def _ms(time: tuple[int, int]) -> float:

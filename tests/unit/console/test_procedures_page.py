@@ -160,6 +160,7 @@ def test_a_stopped_procedure_waits_for_a_person_on_every_page(ann: Browser, plac
     assert "Waits for others" in reader.get("/console/agents").text
     page = ann.get(PAGE)
     assert "1 stopped procedure : resume or cancel it" in page.text
+    assert "stopped, step 2 of 3 (ok) p:renew" in page.text
     assert page.form("/procedures/resume")
     inbox = ann.get("/console/").text
     assert "test : p:renew is stopped: step ok: " in inbox
@@ -170,6 +171,30 @@ def test_a_stopped_procedure_waits_for_a_person_on_every_page(ann: Browser, plac
 
     place.post(f"/procedures/{id}/cancel")
     assert "is stopped" not in ann.get("/console/").text
+
+
+@pytest.mark.parametrize("verdict", ["approve", "deny"])
+def test_an_approved_procedure_has_not_succeeded_before_its_last_step(
+    ann: Browser, place: Site, verdict: str
+) -> None:
+    id = started(place)
+    assert "execution running" in ann.get("/console/answered").text
+    address = f"/approvals/{id.removeprefix('approval:')}"
+    before = place.get(address).json
+    assert before["execution"]["state"] == "running"
+
+    asked = place.get(f"/procedures/{id}").json["progress"][1]["approval"]
+    bob = place.key("approvals", principal="bob", person=True)
+    place.post(f"/approvals/{asked}/{verdict}?wait=0", headers=bob)
+    go_on(place.lab)
+    over = place.get(address).json
+    outcome = "succeeded" if verdict == "approve" else "failed"
+    assert (over["execution"]["state"], over["result"]["success"]) == (
+        outcome,
+        verdict == "approve",
+    )
+    assert over["version"] > before["version"]
+    assert f"execution {outcome}" in ann.get(f"{PAGE}{address}").text
 
 
 def test_the_api_refuses_what_cannot_be_done(place: Site) -> None:

@@ -14,6 +14,7 @@ from boyd.models import (
     ActionResult,
     Autonomy,
     CallRequest,
+    Fence,
     JsonObject,
     Level,
     ProcedureRecord,
@@ -21,6 +22,7 @@ from boyd.models import (
 from boyd.plugin import Action
 from boyd.plugins.notifier.message import approval_message
 from boyd.runtime.procedures.procedure_steps import ProcedureSteps
+from boyd.store.jobs import Jobs
 from boyd.store.procedures import ResumeMode
 from boyd.testing import Lab
 from kit import call_result, choice, chooses, machine, overdue, person, plugin
@@ -373,6 +375,29 @@ def test_an_error_of_boyd_that_lasts_stops_it_for_a_person(
 
     lab.store.procedures.resume(record.id, "go on", ANN)
     assert go_on(lab).state == "succeeded"
+
+
+def test_its_approval_has_its_outcome_when_it_ends_before_the_job_that_started_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    farm = Farm(drain=OSError("unreachable"))
+    lab = farm.lab(step("drain"), autonomy=Autonomy(mode="approval-required"))
+    call(lab)
+    [item] = lab.store.approvals.page(10).pending
+    leave = Jobs.leave
+
+    def leave_late(jobs: Jobs, fence: Fence, *arguments: Any, **options: Any) -> bool:
+        while fence.origin == f"approval:{item.id}" and not lab.store.procedures.all()[0].has_ended:
+            overdue(lab, f"procedure:approval:{item.id}")
+        return leave(jobs, fence, *arguments, **options)
+
+    monkeypatch.setattr(Jobs, "leave", leave_late)
+    lab.resolver.answer(item.id, "approved", person("bob"))
+    overdue(lab, f"approval:{item.id}")
+    after = lab.store.approvals.get(item.id)
+    assert after is not None
+    assert after.execution is not None
+    assert after.execution.state == "failed"
 
 
 def test_a_person_cancels_it_and_what_took_effect_is_undone() -> None:

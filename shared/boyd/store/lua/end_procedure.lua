@@ -37,10 +37,12 @@ if may_hold(have[1], have[2], id) then
   end
 end
 leave_flight(flight_field(have[1], have[2]), id)
-if redis.call('HEXISTS', origin, 'result') == 1 then
-  redis.call('HSET', origin, 'result', result)
-end
 local now = now_ms()
+-- The job that has started it has ended; if it has not, it takes the outcome when it does.
+if redis.call('HEXISTS', origin, 'result') == 1 then
+  redis.call('HINCRBY', origin, 'version', 1)
+  redis.call('HSET', origin, 'result', result, 'executionState', outcome, 'executionEndedAt', now, 'updatedAt', now)
+end
 if redis.call('EXISTS', execution) == 1 then
   redis.call('HSET', execution, 'state', outcome, 'result', result, 'endedAt', now, 'progress', state)
   redis.call('PEXPIRE', execution, keep)

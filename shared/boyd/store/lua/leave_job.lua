@@ -31,12 +31,12 @@ for _, run in ipairs(ends) do
 end
 local kind, id = string.match(name, '^(%w+):(.*)$')
 -- A procedure may have ended before the job that started it: then its result is that of the job.
-local ended
+local ended, outcome
 if kind == 'call' or kind == 'approval' then
   local execution = key('execution', name)
   expect(execution, 'hash')
   local known = redis.call('HMGET', execution, 'progress', 'state', 'result')
-  ended = known[1] and known[2] ~= 'running' and known[3]
+  ended, outcome = known[1] and known[2] ~= 'running' and known[3], known[2]
 end
 -- The job itself ends last: what fails halfway is repeated by its next worker.
 local now = now_ms()
@@ -64,7 +64,7 @@ redis.call('HINCRBY', job, 'version', 1)
 redis.call('PEXPIRE', job, keep)
 redis.call('HSET', job, 'executionState', state, 'executionEndedAt', now, 'updatedAt', now, unpack(fields))
 if ended then
-  redis.call('HSET', job, 'result', ended)
+  redis.call('HSET', job, 'result', ended, 'executionState', outcome)
 end
 unschedule_job(name)
 return 1
