@@ -77,7 +77,7 @@ def _execution_row(entry: ExecutionEntry) -> list[str]:
         naming.short(entry.id),
         output.short_date(entry.started_at or entry.ended_at),
         entry.action,
-        entry.progress if entry.progress and entry.state == "running" else entry.state,
+        iteration_view.state_text(entry),
         iteration_view.effect(entry.verification),
         entry.target,
         output.duration(took.total_seconds() * 1000) if took is not None else "",

@@ -233,8 +233,8 @@ def _outcome_rows(
 ) -> Iterator[tuple[str, str]]:
     if execution is None:
         return
-    if item.waits_for:
-        yield "executed", execution.state
+    if item.waits_for or item.procedure:
+        yield "procedure" if item.procedure else "executed", iteration_view.state_text(execution)
     if execution.verification is not None:
         evidence = execution.verification.evidence
         verdict = iteration_view.effect(execution.verification)

@@ -156,6 +156,12 @@ def _value_text(read: models.Read) -> str:
     return output.cut(output.text_of(read.value), _VALUE)
 
 
+def state_text(execution: models.ExecutionEntry | responses.Execution) -> str:
+    """The state of an execution; of a procedure that runs, where it stands."""
+    runs_on = execution.progress if execution.state == "running" else None
+    return runs_on or execution.state
+
+
 def trace_rows(result: models.LoopResult) -> Iterator[tuple[str, str]]:
     """The strategies with their verdicts, and what hooks did to the decision."""
     trace = result.trace or models.DecisionTrace()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from boyd.plugin import Action
 from boyd.store import Store
 from boyd.testing import Lab
 from cli_kit import Cli, lab_of, new_key, serving
-from kit import overdue
+from kit import choice, chooses, overdue
 
 pytestmark = pytest.mark.real
 
@@ -24,7 +25,8 @@ def lab(store: Store) -> Lab:
     """An agent with a procedure that asks a person."""
     steps = [ProcedureStep(id="drain", action="p:drain"), ProcedureStep(id="ok", ask="Go on?")]
     drain = Action(name="drain", execute=lambda: "drained", rollback=lambda: "back")
-    return lab_of(store, Procedure(name="renew", steps=steps), drain)
+    renews = chooses(choice(action="p:renew"))
+    return lab_of(store, Procedure(name="renew", steps=steps), drain, renews)
 
 
 @pytest.fixture
@@ -61,6 +63,13 @@ def test_a_procedure_is_listed_shown_and_cancelled(cli: Cli, lab: Lab) -> None:
     go_on(lab)
     assert cli.json("procedures", "show", f"call:{call_id}")["state"] == "cancelled"
     assert "no procedure 'loop:9'" in cli("procedures", "show", "loop:9", status=4)
+
+
+def test_an_iteration_shows_where_the_procedure_stands_that_it_started(cli: Cli, lab: Lab) -> None:
+    lab.run()
+    go_on(lab)
+
+    assert re.search(r"procedure +step 2 of 2 \(ok\) waits for approval", cli("history", "1"))
 
 
 def test_the_progress_over_many_targets_is_shown(

@@ -14,7 +14,7 @@ from boyd.models import Autonomy
 from boyd.plugin import Action
 from boyd.testing import Lab
 from console_kit import Browser
-from kit import agent, overdue
+from kit import agent, choice, chooses, overdue, person
 from lab_redis import client_of
 
 PAGE = "/console/agents/test"
@@ -195,6 +195,28 @@ def test_an_approved_procedure_has_not_succeeded_before_its_last_step(
     )
     assert over["version"] > before["version"]
     assert f"execution {outcome}" in ann.get(f"{PAGE}{address}").text
+
+
+def test_an_iteration_has_started_a_procedure_and_says_what_became_of_it(server: Any) -> None:
+    steps = [ProcedureStep(id="drain", action="p:drain"), ProcedureStep(id="ok", ask="Go on?")]
+    drain = Action(name="drain", execute=lambda: "drained")
+    renews = chooses(choice(action="p:renew"))
+    lab = Lab(agent(Procedure(name="renew", steps=steps), drain, renews), client=client_of(server))
+    place = Site(lab, server)
+    ann = Browser(place, place.key("admin", principal="ann", person=True))
+    lab.run()
+    go_on(lab)
+    asked = place.get("/approvals").json["pending"][0]["id"]
+    where = f"step 2 of 2 (ok) waits for approval {asked[:8]}"
+    results = ann.get(f"{PAGE}/iterations/1").text.partition(" Results ")[2]
+    assert results.startswith(f"p:renew {where} ")
+    assert "Not verified: the call returned" not in results
+    assert f"p:renew: {where}" in ann.get(PAGE).text
+
+    lab.resolver.answer(asked, "approved", person("bob"))
+    go_on(lab)
+    assert " Results p:renew succeeded " in ann.get(f"{PAGE}/iterations/1").text
+    place.services.stop()
 
 
 def test_the_api_refuses_what_cannot_be_done(place: Site) -> None:
