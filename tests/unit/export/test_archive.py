@@ -19,6 +19,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import text
 
 from archive_kit import Archive, PostgreSQL, listed, read_archive_status, sqlite
+from boyd import Procedure, ProcedureStep
 from boyd.errors import ArchiveRefused, ArchiveUnavailable, ConfigError, TooManyMatches
 from boyd.export.archive.access import ArchiveAccess
 from boyd.export.archive.copier import Archiving, Copier
@@ -35,7 +36,17 @@ from boyd.store.executions import ExecutionFilter
 from boyd.store.hashes import dump_cursor
 from boyd.testing import Lab
 from harness import wait_until
-from kit import Recorder, agent, choice, chooses, execution_request, reads, seen, sees
+from kit import (
+    Recorder,
+    agent,
+    choice,
+    chooses,
+    execution_request,
+    overdue,
+    reads,
+    seen,
+    sees,
+)
 
 #: Each filter with the iterations of `lab` that it finds, newest first.
 FILTERS: list[tuple[dict[str, Any], list[int]]] = [
@@ -244,6 +255,35 @@ def test_an_approval_that_is_executed_later_is_brought_up_to_date(
     ).executions
     assert done.id == f"approval:{item.id}"
     assert archive.work.executions(50, filter=ExecutionFilter(state="running")).executions == []
+
+
+def test_an_approved_procedure_is_brought_up_to_date_when_it_has_ended(
+    opened: Callable[..., Archive],
+) -> None:
+    fails = Recorder(error=RuntimeError("boom")).action()
+    asks = Autonomy(mode="approval-required")
+    steps = [ProcedureStep(id="only", action="p:do")]
+    procedure = Procedure(name="whole", steps=steps, autonomy=asks)
+    lab = Lab(agent(sees("eyes", seen()), chooses(choice("p:whole")), fails, procedure))
+    lab.run()
+    [item] = lab.store.approvals.page(5).pending
+    lab.resolver.answer(item.id, "approved", Actor(principal="ann", person=True))
+    lab.deliver()
+    archive = opened(lab.whole)
+    archive.copy()
+    started = archive.work.approval(item.id)
+    assert started is not None
+    assert started.execution is not None
+    assert started.execution.state == "running"
+
+    while not lab.store.procedures.all()[0].has_ended:
+        overdue(lab, f"procedure:approval:{item.id}")
+    archive.copy()
+    lab.client.flushall()
+    ended = archive.work.approval(item.id)
+    assert ended is not None
+    assert ended.execution is not None
+    assert ended.execution.state == "failed"
 
 
 def test_an_execution_that_redis_has_lost_while_it_ran_has_an_unknown_outcome(
