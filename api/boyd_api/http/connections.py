@@ -177,21 +177,32 @@ class Channel(HTTPChannel):  # type: ignore[misc]
         #: Start of its current state: idle, or receiving the head of a request.
         self.since = time.monotonic()
         super().__init__(*arguments, **more)
+        self.creation_time = self.last_activity
+
+    @property
+    def last_activity(self) -> float:
+        """The time of the last activity, by a clock that nobody sets."""
+        return self._active_at
+
+    @last_activity.setter
+    def last_activity(self, _wall: float) -> None:
+        """Take note of an activity; waitress assigns the time of the system."""
+        self._active_at = time.monotonic()
 
     @property
     def busy(self) -> bool:
         """True while a request is being served or its response still streams."""
         return bool(self.requests) or self.streaming
 
-    def is_overdue(self, now: float, wall: float) -> bool:
+    def is_overdue(self, now: float) -> bool:
         """True once the connection has used up its time limit."""
         if self.busy:
-            return bool(self.total_outbufs_len) and self.last_activity < wall - IDLE
+            return bool(self.total_outbufs_len) and self.last_activity < now - IDLE
         half = self.request is not None and not self.request.headers_finished
         fresh = self.request is None and self.last_activity == self.creation_time
         if half or fresh:
             return now - self.since > HEAD
-        return bool(self.last_activity < wall - IDLE)
+        return self.last_activity < now - IDLE
 
     @property
     def has_input(self) -> bool:
@@ -430,11 +441,11 @@ class Listener(TcpWSGIServer):  # type: ignore[misc]
     def _scan(self) -> None:
         """Close connections beyond their time limits; poll all others, in case one was missed."""
         self._shed()  # the last answers may have come just after a sum
-        now, wall = time.monotonic(), time.time()
+        now = time.monotonic()
         self._next_scan = now + SCAN
         for channel in list(self.active_channels.values()):
             # A turn may last longer than a limit on a busy machine: what came meanwhile is in time.
-            if channel.is_overdue(now, wall) and (channel.busy or not channel.has_input):
+            if channel.is_overdue(now) and (channel.busy or not channel.has_input):
                 channel.handle_close()
             else:
                 self.poller.watch(channel)

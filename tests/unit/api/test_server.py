@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -176,6 +177,24 @@ def test_half_a_head_is_not_waited_for_long(port: int, monkeypatch: pytest.Monke
     used.close()
 
 
+def test_an_idle_connection_outlives_a_step_of_the_system_clock(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    idle = HTTPConnection("127.0.0.1", port, timeout=120)
+    idle.request("GET", "/healthz")
+    assert idle.getresponse().read()
+    idle.auto_open = 0
+    by_system = time.time
+    with monkeypatch.context() as stepped:
+        stepped.setattr("boyd_api.http.connections.HEAD", 0.1)
+        await_scan(port)  # by now the server has noted the last activity
+        stepped.setattr(time, "time", lambda: by_system() + 3600)
+        await_scan(port)
+    idle.request("GET", "/healthz")
+    assert idle.getresponse().status == 200
+    idle.close()
+
+
 def test_a_request_that_a_busy_server_has_not_read_yet_is_in_time(
     port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,6 +212,12 @@ def test_a_request_that_a_busy_server_has_not_read_yet_is_in_time(
         monkeypatch.setattr("boyd_api.http.connections.HEAD", 0.0)
         sent.set()
         assert connection.recv(12) == b"HTTP/1.1 200"
+
+
+def await_scan(port: int) -> None:
+    """Wait until the server has closed a connection that sends nothing."""
+    with socket.create_connection(("127.0.0.1", port), 120) as silent:
+        assert is_closed(silent)
 
 
 def is_closed(connection: socket.socket) -> bool:
