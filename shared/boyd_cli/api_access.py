@@ -21,6 +21,7 @@ from boyd.errors import ApiProblem, ConfigError, UnknownAgent
 from boyd.models.investigation import Investigation, InvestigationPage, Logged, LogPage
 from boyd.settings.traces_settings import TracesSettings
 from boyd.settings.validation import config_folder, read_text, read_toml
+from boyd.text.formatting import printable
 from boyd_cli.output import FAILED, NOT_FOUND, SHORT, command_name, stop
 
 if TYPE_CHECKING:
@@ -381,7 +382,7 @@ def choose_agent(
 def user() -> str:
     """The user of the operating system, as a principal."""
     try:
-        return "-".join(getpass.getuser().split()) or "unknown"
+        return "-".join(printable(getpass.getuser()).split()) or "unknown"
     except (KeyError, OSError):  # no name for this user id, as in many containers
         return "unknown"
 

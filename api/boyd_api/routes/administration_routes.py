@@ -10,6 +10,7 @@ from pydantic import Field
 
 from boyd.export.archive.merged_work import MergedAudit
 from boyd.models import ApiKey, AuditFilter, AuditHead, AuditPage, Model, Scope, Verification
+from boyd.models.actor import NewPrincipal
 from boyd.models.responses import KeyInfo, KeyList, LoginLink, NewKey, Revoked
 from boyd.models.rights import RightList
 from boyd.store import Audit
@@ -61,7 +62,7 @@ class KeyRequest(Model):
     """
 
     name: str = Field(min_length=1, max_length=200)
-    principal: str = Field(min_length=1, max_length=200, pattern=r"^\S+$")
+    principal: NewPrincipal
     person: bool = False
     scopes: list[Scope] = Field(min_length=1, max_length=6)
     groups: list[_Word] = Field(default_factory=list, max_length=100)

@@ -5,11 +5,12 @@ The rights of a key decide what it may do with actions, or else those of its gro
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from boyd.models.base import Model, Timestamp
 from boyd.models.rights import Verb, describe_right, find_right, select_rights
@@ -23,6 +24,22 @@ SCOPES: tuple[Scope, ...] = (
 
 #: The beginning of the principal of an agent.
 _AGENT = "agent:"
+#: Fillers, selectors and blanks that count as printable, and show nothing of their own.
+_UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+
+
+def _check_seen(text: str) -> str:
+    if not text.isprintable() or _UNSEEN.search(text):
+        raise ValueError(f"has an invisible character, so it reads as another one: {text!a}")
+    return text
+
+
+#: A person or program.
+Principal = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^\S+$")]
+#: That of a new key; those of older records may hold what nobody sees.
+NewPrincipal = Annotated[Principal, AfterValidator(_check_seen)]
 
 
 class Actor(Model):
@@ -40,7 +57,7 @@ class Actor(Model):
         rights: all that it may do; absent: as far as scopes and the rights of its groups allow.
     """
 
-    principal: str = Field(min_length=1, max_length=200, pattern=r"^\S+$")
+    principal: Principal
     person: bool = False
     name: str | None = None
     groups: list[str] = Field(default_factory=list)
@@ -83,7 +100,7 @@ class ApiKey(Model):
 
     id: str
     name: str = Field(min_length=1, max_length=200)
-    principal: str = Field(min_length=1, max_length=200, pattern=r"^\S+$")
+    principal: Principal
     person: bool = False
     scopes: list[Scope] = Field(min_length=1)
     groups: list[str] = Field(default_factory=list)

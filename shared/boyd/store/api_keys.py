@@ -16,10 +16,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from pydantic import TypeAdapter
-
-from boyd.models import Actor, ApiKey, Scope, from_ms
-from boyd.models.actor import actor_fields
+from boyd.models import Actor, ApiKey, Model, Scope, from_ms
+from boyd.models.actor import NewPrincipal, actor_fields
 from boyd.models.rights import RightList
 from boyd.store.hashes import readable, reading
 from boyd.store.keys import API_KEYS, DEPLOYMENT, Keys, bucket
@@ -29,7 +27,6 @@ from boyd.store.server.scripts import KeyedScripts
 _TEXT = re.compile(r"boyd_([a-z0-9]{12})_([A-Za-z0-9_-]{43})")
 _ID_CHARACTERS = string.ascii_lowercase + string.digits
 _ID_LENGTH = 12
-_RIGHTS: TypeAdapter[list[str]] = TypeAdapter(RightList)
 _AUDIT = Keys(DEPLOYMENT).audit_open
 
 Refused = Literal["unknown", "expired", "too-many"]
@@ -54,6 +51,13 @@ class Admission:
     remaining: int
     whole: float
     now: datetime | None = None
+
+
+class _CheckedValues(Model):
+    """Values that are checked in new keys only: older ones may have others."""
+
+    principal: NewPrincipal
+    may: RightList
 
 
 class ApiKeys:
@@ -95,17 +99,18 @@ class ApiKeys:
         Raises:
             pydantic.ValidationError: a value is invalid.
         """
+        checked = _CheckedValues(principal=principal, may=list(may))
         secret = secrets.token_urlsafe(32)
         now = self._now()
         key = ApiKey(
             id=key_id or _new_id(),
             name=name,
-            principal=principal,
+            principal=checked.principal,
             person=person,
             scopes=list(scopes),
             groups=list(groups),
             agents=list(agents),
-            may=_RIGHTS.validate_python(list(may)),
+            may=checked.may,
             hash=_digest(secret),
             created_at=from_ms(now),
             created_by=by.principal,

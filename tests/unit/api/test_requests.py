@@ -86,6 +86,14 @@ def test_names_are_those_of_the_wire_and_no_others(site: Site) -> None:
     assert site.post("/keys", body | {"expires_in": 1}).status_code == 422
 
 
+def test_a_principal_that_cannot_be_seen_whole_is_refused(site: Site) -> None:
+    body = {"name": "x", "principal": "a\u200blice", "scopes": ["read"]}
+    answer = site.post("/keys", body)
+
+    assert [error["pointer"] for error in answer.json["errors"]] == ["/principal"]
+    assert "invisible" in answer.json["errors"][0]["detail"]
+
+
 def test_a_body_that_may_be_absent_may_be(site: Site) -> None:
     assert site.post(PAUSE).status_code == 200
     assert site.post(PAUSE, content_type="application/json").status_code == 200

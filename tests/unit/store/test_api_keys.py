@@ -121,6 +121,22 @@ def test_a_key_with_invalid_values_is_refused(access: ApiKeys, change: dict[str,
     assert access.all() == []
 
 
+@pytest.mark.parametrize("unseen", ["\u200b", "\u202e", "\x7f", "\u3164", "\ufe0f"])
+def test_a_new_key_cannot_read_as_another_but_those_of_before_can_be_used(
+    store: Store, access: ApiKeys, unseen: str
+) -> None:
+    key, text = access.create("ci", "alice", ["read"], by=MAKER)
+    older = key.patched({"principal": f"a{unseen}lice"})
+    with pytest.raises(ValidationError, match="invisible"):
+        access.create("ci", older.principal, ["read"], by=MAKER)
+    store.client.hset(API_KEYS, key.id, older.to_json())
+
+    admitted = access.admit(text, 10, 10).key
+    assert admitted is not None
+    assert admitted.actor().principal == older.principal
+    assert access.all() == [older]
+
+
 # The allowance
 
 
