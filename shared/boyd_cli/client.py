@@ -28,6 +28,7 @@ from urllib3.exceptions import NewConnectionError
 from boyd.errors import ApiProblem, ApiUnavailable, ConfigError
 from boyd.models import Event, Model, explain, utc_now
 from boyd.models.investigation import Logged, read_entry
+from boyd.models.responses import AgentList
 from boyd.text.version import VERSION
 
 log = logging.getLogger("boyd.client")
@@ -103,6 +104,11 @@ class Client:
     def now(self) -> datetime:
         """The time by the API's clock, as of its last answer."""
         return utc_now() + self._skew
+
+    def read_clock(self) -> datetime:
+        """The time by the API's clock, for which it sends a request."""
+        self.get("/agents", AgentList)
+        return self.now()
 
     def get(self, path: str, kind: type[_M], /, **query: object) -> _M:
         """GET *path*."""

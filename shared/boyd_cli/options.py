@@ -8,18 +8,19 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
+from boyd.models import utc_now
 from boyd.settings.process_settings import Settings, load_settings
 from boyd.settings.validation import nearest
 from boyd.text.formatting import UNITS, parse_moment
 from boyd_cli import completion, output
-from boyd_cli.api_access import Api, CommandAccess, Flags, open_api
+from boyd_cli.api_access import Api, CommandAccess, Flags, open_api, open_store
 from boyd_cli.completion import Offers, completer
 
 _Command = Callable[..., Any]
@@ -44,27 +45,49 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> f
 duration_option = functools.partial(click.option, callback=_seconds, metavar="TIME")
 
 
-def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
-    """Parse a date, a date with a time, an age, `today` or `yesterday`."""
-    if value is None:
-        return None
-    try:
-        return parse_moment(value, datetime.now(UTC))
-    except ValueError as error:
-        raise click.BadParameter(str(error), ctx, param) from None
+def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Check a date, a date with a time, an age, `today` or `yesterday`."""
+    if value is not None:
+        try:
+            parse_moment(value, utc_now())
+        except ValueError as error:
+            raise click.BadParameter(str(error), ctx, param) from None
+    return value
 
 
-def period_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give *command* the options `--since` and `--until`, as `since` and `until`."""
+def period_options(command: _Command) -> _Command:
+    """Give *command* the options `--since` and `--until`, as the times `since` and `until`.
+
+    They count from the clock of what *command* reads, so this stands below the options for access.
+    """
     forms = "a date (local time by default), today, yesterday, or how long ago, as in 2h"
+
+    @functools.wraps(command)
+    def with_period(*args: Any, **params: Any) -> Any:
+        texts = {name: text for name in ("since", "until") if (text := params[name])}
+        if texts and (params.get("records") or params.get("observations")):
+            raise click.UsageError("--since and --until do not apply to a file: omit them")
+        now = _read_clock(params) if texts else utc_now()
+        moments = {name: parse_moment(text, now) for name, text in texts.items()}
+        return command(*args, **params | moments)
+
     since = click.option(
         "--since", callback=_moment, metavar="TIME", help=f"Start of the period: {forms}."
     )
     until = click.option(
         "--until", callback=_moment, metavar="TIME", help="End of the period, likewise."
     )
-    decorated: Callable[..., Any] = since(until(command))
+    decorated: _Command = since(until(with_period))
     return decorated
+
+
+def _read_clock(params: Mapping[str, Any]) -> datetime:
+    """The time by Redis, which a command with these arguments reads over the API or directly."""
+    access: CommandAccess | None = params.get("access")
+    api: Api | None = access.api() if access else params.get("api")
+    if api is not None:
+        return api.deployment.read_clock()
+    return open_store(access.settings if access else params["settings"]).clock.read()
 
 
 class Whole(click.IntRange):

@@ -110,7 +110,6 @@ _AGENT = "FILE|MODULE:NAME"
     metavar="PLUGIN:OPTION=LOW..HIGH[:STEP]",
     help="Try an option at several values, and recommend one.",
 )
-@period_options
 @recording_options(jobs="Agents, or values, that are replayed side by side.")
 @click.option(
     "--cannot-tell",
@@ -122,6 +121,7 @@ _AGENT = "FILE|MODULE:NAME"
 @click.option("--publish", is_flag=True, help="Also show the report in the console.")
 @output_option
 @settings_options
+@period_options
 def prove(
     settings: Settings,
     reference: str | None,

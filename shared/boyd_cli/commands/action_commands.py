@@ -61,9 +61,9 @@ EXECUTION_COLUMNS = (
     type=click.Choice(["running", "succeeded", "failed", "unknown"]),
     help="Only executions in this state.",
 )
-@period_options
 @click.option("--limit", type=Whole(1, 100_000), default=50, show_default=True)
 @data_options
+@period_options
 def executions(api: Api, limit: int, form: str, **query: Any) -> None:
     """List the executions of the last seven days, newest first."""
     items = api_access.executions(api, limit, **query)

@@ -180,11 +180,11 @@ def audit() -> None:
 @audit.command()
 @agent_option
 @deployment_option
-@query_options
 @click.option("--limit", type=Whole(1, 1000), default=20, show_default=True)
 @click.option("--follow", is_flag=True, help="Keep following until Ctrl-C.")
 @lines_option
 @access_options
+@query_options
 def show(
     access: CommandAccess,
     agent: str | None,
@@ -288,8 +288,8 @@ def _say(name: str, result: Verification) -> None:
 @audit.command()
 @agent_option
 @deployment_option
-@query_options
 @access_options
+@query_options
 def export(access: CommandAccess, agent: str | None, deployment: bool, query: AuditQuery) -> None:
     """Print the entries as lines of JSON, oldest first."""
     _, trail = _trail(access, agent, deployment)

@@ -278,7 +278,6 @@ _check_cursor = check_shape(
 @click.option(
     "--before", callback=_check_cursor, metavar="N", help="Only iterations before this one."
 )
-@period_options
 @click.option("--host", callback=not_empty, help="A host where an observer or action ran.")
 @click.option("--worker", callback=not_empty, help="A process that ran an observer or action.")
 @click.option(
@@ -295,6 +294,7 @@ _check_cursor = check_shape(
     "-q", "--search", "q", callback=not_empty, help="Words in situation, decision, error."
 )
 @data_options
+@period_options
 def history(
     api: Api,
     iteration: str | None,

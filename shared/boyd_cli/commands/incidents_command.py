@@ -29,7 +29,6 @@ EVENTS = (
 @click.command()
 @click.argument("target", callback=not_empty)
 @click.argument("incident", required=False, callback=not_empty)
-@period_options
 @click.option(
     *("--agent", "knower"),
     callback=not_empty,
@@ -38,6 +37,7 @@ EVENTS = (
 )
 @report_option
 @deployment_api_options
+@period_options
 def incidents(
     api: Api,
     target: str,

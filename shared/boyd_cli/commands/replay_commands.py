@@ -120,7 +120,6 @@ def _parse_limit(text: str) -> FailureLimit:
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="A folder of plugins in place of that of the agent file.",
 )
-@period_options
 @click.option(
     "--iterations",
     "wanted",
@@ -146,6 +145,7 @@ def _parse_limit(text: str) -> FailureLimit:
 @click.option("--publish", is_flag=True, help="Also show the report in the console.")
 @output_option
 @settings_options
+@period_options
 def replay(
     settings: Settings,
     reference: str | None,

@@ -313,7 +313,9 @@ def events(api: Api, since: float | None, follow: bool, form: str) -> None:
     follower = EventFollower(api.deployment, [agent_id]) if follow else None
     last_id = ""
     if since is not None or not follow:
-        begin = int((api.agent.now().timestamp() - (_HOUR if since is None else since)) * 1000)
+        begin = int(
+            (api.deployment.read_clock().timestamp() - (_HOUR if since is None else since)) * 1000
+        )
         with closing(api.agent.events(f"{max(0, begin)}-0", follow=False)) as past:
             for event in [event for event in past if event.kind != "missed"]:
                 last_id = event.id

@@ -12,6 +12,7 @@ from boyd.errors import ApiProblem, ApiUnavailable, ConfigError
 from boyd.models import Model, utc_now
 from boyd_cli import client as module
 from boyd_cli.client import Client
+from cli_kit import Cli
 from http_kit import Handler, serve
 from tls_kit import Authority, tls_server
 
@@ -232,6 +233,22 @@ def test_the_time_of_the_api_is_known(server: Server, client: Client) -> None:
     server.will(Date="Fri, 01 Mar 2199 09:00:00 GMT")
     client.get("/state", Said)
     assert client.now().year == 2199
+
+
+@pytest.mark.parametrize(
+    ("command", "answer"),
+    [
+        ("actions executions", '{"executions": []}'),
+        ("audit show --agent a", '{"entries": []}'),
+    ],
+)
+def test_a_period_counts_from_the_time_of_the_api(
+    server: Server, tmp_path: Path, command: str, answer: str
+) -> None:
+    server.will(body='{"agents": []}', Date="Fri, 01 Mar 2199 09:00:00 GMT")
+    server.will(body=answer)
+    Cli(tmp_path, BOYD_URL=server.url, BOYD_API_KEY="boyd_key")(*command.split(), "--since", "1h")
+    assert "since=2199-03-01T08%3A0" in server.requests[-1][1]
 
 
 EVENTS = """retry: 2000
