@@ -91,6 +91,11 @@ def test_only_workers_and_the_api_have_the_secret_of_approvals(name: str) -> Non
     assert ("BOYD_APPROVAL_SECRET_FILE" in OURS[name]["environment"]) == signs
 
 
+@pytest.mark.parametrize("name", OURS)
+def test_only_the_archive_and_the_api_have_its_database(name: str) -> None:
+    assert ("BOYD_ARCHIVE_URL" in OURS[name]["environment"]) == (name in ("archive", "api"))
+
+
 def test_nothing_listens_outside_of_the_machine() -> None:
     ports = [port for one in COMPOSE["services"].values() for port in one.get("ports", ())]
 
@@ -352,9 +357,20 @@ def test_the_example_of_an_environment_file_sets_what_exists() -> None:
 
     assert names
     assert set(names) <= VARIABLES
+    assert "BOYD_ARCHIVE_URL" not in names, "workers do not need it, and it may hold a password"
 
 
 # The guide
+
+
+def test_the_guide_lists_every_extra() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    table = re.search(r"^\| extra \|.*?\n\n", GUIDE, re.MULTILINE | re.DOTALL)
+    assert table
+    listed = re.findall(r"^\| `(\w+)`", table[0], re.MULTILINE)
+
+    # `boyd up` and the tests of plugins belong on no host of a deployment.
+    assert listed == sorted(project["optional-dependencies"].keys() - {"embedded", "testing"})
 
 
 def commands_of_the_guide() -> Iterator[str]:
