@@ -113,8 +113,8 @@ def _sweep_row(point: SweepPoint, sweep: Sweep) -> list[str]:
         proof_words.recall(scores),
         proof_words.f1(scores),
         proof_words.delay(scores.delay_median),
-        proof_words.rate(scores.false_alarms_per_week),
-        proof_words.rate(scores.pages_per_week),
+        proof_words.false_alarms(scores),
+        proof_words.pages(scores),
         proof_words.remark(point, sweep),
     ]
 

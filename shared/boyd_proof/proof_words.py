@@ -14,6 +14,7 @@ from boyd_proof.proof_report import (
     Sweep,
     SweepPoint,
 )
+from boyd_proof.timeline import WEEK
 
 #: Makes a moment readable.
 Clock = Callable[[datetime], str]
@@ -26,9 +27,10 @@ def headline(report: ProofReport, clock: Clock) -> str:
         if report.gap_count
         else ", no gaps"
     )
+    lasted = f"{report.weeks:.1f} weeks" if report.weeks >= 1 else seconds(report.weeks * WEEK // 1)
     return (
         f"{report.agent_id}: {counted(report.iterations, 'iteration')} from {clock(report.since)}"
-        f" to {clock(report.until)}, {report.weeks:.1f} weeks{gaps}"
+        f" to {clock(report.until)}, {lasted}{gaps}"
     )
 
 
@@ -57,9 +59,19 @@ def delay(value: float | None) -> str:
     return "" if value is None else seconds(round(value, 1) if value < 60 else int(value))
 
 
-def rate(value: float | None) -> str:
-    """A number in a week."""
-    return "" if value is None else f"{value:.1f}"
+def false_alarms(scores: DetectionScores) -> str:
+    """The false alarms in a week."""
+    return _rate(scores.false_alarms_per_week, scores.alarms - scores.true_alarms)
+
+
+def pages(scores: DetectionScores) -> str:
+    """The pages in a week."""
+    return _rate(scores.pages_per_week, scores.pages)
+
+
+def _rate(per_week: float | None, number: int) -> str:
+    """A number in a week, or that of a record too short for one."""
+    return f"{number} in all" if per_week is None else f"{per_week:.1f}"
 
 
 def precision(scores: DetectionScores) -> str:
@@ -93,8 +105,8 @@ ROWS: Sequence[tuple[str, Callable[[AgentProof], str]]] = (
     ("F1", lambda agent: f1(agent.scores)),
     ("time to detect, median", lambda agent: delay(agent.scores.delay_median)),
     ("time to detect, p90", lambda agent: delay(agent.scores.delay_p90)),
-    ("false alarms a week", lambda agent: rate(agent.scores.false_alarms_per_week)),
-    ("pages a week", lambda agent: rate(agent.scores.pages_per_week)),
+    ("false alarms a week", lambda agent: false_alarms(agent.scores)),
+    ("pages a week", lambda agent: pages(agent.scores)),
     (
         "time in alarm",
         lambda agent: "" if agent.alarm_share is None else f"{agent.alarm_share:.1%}",

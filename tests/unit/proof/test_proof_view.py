@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -20,6 +21,7 @@ from boyd_proof.proof_report import (
     SweepPoint,
 )
 from boyd_proof.proof_view import show_proof
+from boyd_proof.timeline import WEEK
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 SCORES = DetectionScores(
@@ -86,6 +88,19 @@ def test_the_tables_fit_the_terminal(
 
     assert len(rows) > 10
     assert max(len(row.rstrip()) for row in rows) <= columns
+
+
+def test_ten_minutes_are_not_shown_as_a_week(capsys: pytest.CaptureFixture[str]) -> None:
+    short = SCORES.patched(
+        {"weeks": 600 / WEEK, "false_alarms_per_week": None, "pages_per_week": None}
+    )
+    agent = AgentProof(name="present", iterations=11, scores=short)
+    show_proof(report().patched({"agents": [agent], "weeks": short.weeks, "sweep": None}))
+    shown = capsys.readouterr().out
+
+    assert ", 10 min, no gaps\n" in shown
+    assert re.search(r"false alarms a week +200 in all *\n", shown)
+    assert re.search(r"pages a week +8 in all *\n", shown)
 
 
 def test_a_pipe_gets_the_tables_in_full(capsys: pytest.CaptureFixture[str]) -> None:
