@@ -280,9 +280,11 @@ class JobExecution(Model):
     """The state of a job's execution.
 
     `unknown`: it was started and its outcome lost; `unneeded`: its target was well already.
+    `progress` is that of the procedure that it has started, if it was read with it.
     """
 
     state: Literal["queued", "running", "succeeded", "failed", "unknown", "unneeded"]
+    progress: str | None = None
     worker: str | None = None
     started_at: Timestamp | None = None
     ended_at: Timestamp | None = None

@@ -132,6 +132,8 @@ def _is_final(item: ApprovalItem, effect: EffectVerification, now: datetime) -> 
 def _progress(execution: JobExecution | None) -> str:
     if execution is None or execution.state == "queued":
         return "waits for a worker"
+    if execution.progress:
+        return execution.progress
     return f"running on {execution.worker}" if execution.worker else "running"
 
 

@@ -250,12 +250,15 @@ class AgentStore:
         return StorageBudget(self._all_scripts)
 
     def find_approval(self, approval_id: str) -> ApprovalItem | None:
-        """An approval with the effect of its execution, if it was approved."""
+        """An approval with the effect of its execution, or its progress, if it was approved."""
         item = self.approvals.get(approval_id)
         if item is None or item.status != "approved":
             return item
         entry = self.executions.get(item.execution_id)
-        return item.patched({"effect": entry.verification}) if entry else item
+        if entry is None:
+            return item
+        execution = item.execution and item.execution.patched({"progress": entry.progress})
+        return item.patched({"effect": entry.verification, "execution": execution})
 
     def retention(self) -> Retention:
         """The retention that the agent's workers announced."""

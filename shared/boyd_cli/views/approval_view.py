@@ -165,6 +165,8 @@ def progress(item: ApprovalItem) -> str:
         return f"waits for its turn: {item.in_flight[0].course}"
     if execution is None or execution.state == "queued":
         return "waits for a worker"
+    if execution.state == "running" and execution.progress:
+        return execution.progress
     where = f" on {execution.worker}" if execution.worker else ""
     return f"{execution.state}{where}"
 

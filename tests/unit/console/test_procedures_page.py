@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from api_kit import Site
 from boyd import Procedure, ProcedureStep
-from boyd.models import Autonomy
+from boyd.models import Autonomy, describe_outcome
 from boyd.plugin import Action
 from boyd.testing import Lab
 from console_kit import Browser
@@ -182,6 +182,12 @@ def test_an_approved_procedure_has_not_succeeded_before_its_last_step(
     address = f"/approvals/{id.removeprefix('approval:')}"
     before = place.get(address).json
     assert before["execution"]["state"] == "running"
+    where = before["execution"]["progress"]
+    assert where.startswith("step 2 of 3 (ok) waits for approval")
+    assert f"Execution: {where}" in ann.get(f"{PAGE}{address}").text
+    read = place.lab.store.find_approval(before["id"])
+    assert read is not None
+    assert describe_outcome(read) == ("Approved by bob", where)
 
     asked = place.get(f"/procedures/{id}").json["progress"][1]["approval"]
     bob = place.key("approvals", principal="bob", person=True)
