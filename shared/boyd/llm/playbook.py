@@ -118,7 +118,7 @@ def parse(text: str, name: str) -> Playbook:
     _check_spelling(settings, name)
     fields = {key: value for key, value in settings.items() if key in Playbook.model_fields}
     if fields.get("id") is None:
-        fields["id"] = re.sub(r"[^a-z0-9]+", "-", Path(name).stem.lower()).strip("-") or "unknown"
+        fields["id"] = _slug(Path(name).stem)
     if fields.get("phases", ()) is None:
         del fields["phases"]
     try:
@@ -233,6 +233,10 @@ def _read(file: Path) -> str:
         raise ConfigError(f"{file}: {error.strerror}") from None
     except ValueError as error:
         raise ConfigError(f"{file}: {error}") from None
+
+
+def _slug(stem: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-") or "unknown"
 
 
 def _matches(trigger: Trigger, observations: Sequence[Observation], texts: Sequence[str]) -> bool:

@@ -24,15 +24,14 @@ SCOPES: tuple[Scope, ...] = (
 
 #: The beginning of the principal of an agent.
 _AGENT = "agent:"
+#: Fillers, selectors and blanks that count as printable, and show nothing of their own.
+_UNSEEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
 
 
 def _check_seen(text: str) -> str:
-    # Fillers, selectors and blanks count as printable.
-    unseen = (
-        "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
-        "\U000e0100-\U000e01ef]"
-    )
-    if not text.isprintable() or re.search(unseen, text):
+    if not text.isprintable() or _UNSEEN.search(text):
         raise ValueError(f"has an invisible character, so it reads as another one: {text!a}")
     return text
 

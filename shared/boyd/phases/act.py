@@ -458,8 +458,7 @@ class _Attempt:
             # A budget limits only what runs without a person's approval.
             budget=verdict.budget if verdict and automatic and not undoes else None,
             situation=self._situation_class(),
-            # A person who approves it decides to repeat it.
-            held=not (self._undoes_something or self.request.approved),
+            held=self._is_bound(),
             within=request.within,
             grant=verdict.grant if verdict else None,
             concurrency=self._concurrency(plan),
@@ -493,6 +492,10 @@ class _Attempt:
         if not scope.targets:  # the situation of an approved action is not at hand
             scope = replace(scope, targets=tuple(record.concerns))
         return record.counting(self.request.decision.confidence, rule, scope)
+
+    def _is_bound(self) -> bool:
+        """Report whether holds bind it: a person who approves it decides to repeat it."""
+        return not (self._undoes_something or self.request.approved)
 
     def _concurrency(self, plan: VerificationPlan | None) -> Concurrency | None:
         limit, request, undoes = self.action.in_flight_limit, self.request, self._undoes_something

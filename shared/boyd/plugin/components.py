@@ -207,7 +207,7 @@ class Component:
     def __init__(self, **settings: Any) -> None:
         for key, value in settings.items():
             setattr(self, key, value)
-        self.name = self.name or re.sub(r"(?<!^)(?=[A-Z])", "_", type(self).__name__).lower()
+        self.name = self.name or _snake(type(self).__name__)
         self.title = self.title or self.name
         self._takers: dict[str, Taker] = {}
 
@@ -574,3 +574,7 @@ def _annotation_error(name: str, annotation: Any, model: type[BaseModel] | None)
             "annotate it with a pydantic model, or with dict[str, Any]"
         )
     return f"{name} takes params as {text}, and gets {model.__name__}: annotate it with that"
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()

@@ -414,7 +414,7 @@ class _RecordedReader:
             )
             key = self._prefix + call_key(self._source, name, args, options)
             answer = self._playback.recall(self._source, key)
-            if isinstance(answer, dict) and answer.keys() == {"error"}:
+            if _is_error(answer):
                 self._fail(answer["error"])
             if kind is None:
                 self._playback.refuse(f"reads all of {self._source} {self._prefix}".rstrip())
@@ -432,6 +432,10 @@ class _RecordedReader:
         if isinstance(kind, type) and issubclass(kind, BoydError):
             raise kind(text)
         self._playback.refuse(f"reads {self._source}, which failed then: {message}")
+
+
+def _is_error(value: Any) -> bool:
+    return isinstance(value, dict) and value.keys() == {"error"}
 
 
 def _is_model(value: Any) -> bool:

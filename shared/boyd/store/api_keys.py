@@ -103,7 +103,7 @@ class ApiKeys:
         secret = secrets.token_urlsafe(32)
         now = self._now()
         key = ApiKey(
-            id=key_id or "".join(secrets.choice(_ID_CHARACTERS) for _ in range(_ID_LENGTH)),
+            id=key_id or _new_id(),
             name=name,
             principal=checked.principal,
             person=person,
@@ -227,6 +227,10 @@ def _refuse(refusal: Refused) -> Admission:
 
 def _digest(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _new_id() -> str:
+    return "".join(secrets.choice(_ID_CHARACTERS) for _ in range(_ID_LENGTH))
 
 
 def _in_words(key: ApiKey) -> str:

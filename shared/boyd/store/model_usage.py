@@ -52,7 +52,7 @@ class ModelUsage:
 
 def read_totals(fields: Mapping[str, str]) -> ModelTotals:
     """The totals in a hash; unknown ones of a later release are ignored."""
-    totals = ModelTotals(spoken_at=int(fields[SPOKEN]) / 1000 if fields.get(SPOKEN) else None)
+    totals = ModelTotals(spoken_at=_seconds(fields.get(SPOKEN)))
     for name, number in fields.items():
         kind, _, rest = name.partition(" ")
         label, _, model = rest.partition(" ")
@@ -65,3 +65,7 @@ def read_totals(fields: Mapping[str, str]) -> ModelTotals:
         elif kind == "ended":
             totals.ended[label] = int(number)
     return totals
+
+
+def _seconds(ms: str | None) -> float | None:
+    return int(ms) / 1000 if ms else None

@@ -293,7 +293,7 @@ def _assess_case(
     outcome = case.outcome
     assert outcome is not None, "only cases with an outcome are reported"
     late = case.fingerprint != sight.fingerprint
-    level = LEVELS[SEVERITIES.index(case.severity)]
+    level = _level(case)
     evidence = AnswerEvidence(
         **{name: getattr(outcome, name) for name in type(outcome).model_fields},
         fingerprint=case.fingerprint,
@@ -379,3 +379,7 @@ def _merge(parts: Sequence[SituationAssessment]) -> SituationAssessment:
 
 def _join(texts: Sequence[str | None]) -> str | None:
     return "; ".join(text for text in texts if text) or None
+
+
+def _level(case: Case) -> Level:
+    return LEVELS[SEVERITIES.index(case.severity)]
