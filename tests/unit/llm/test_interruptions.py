@@ -230,7 +230,9 @@ def test_a_run_ends_with_an_investigation_that_is_given_up_and_cannot_be_read() 
 def given_up(here: Scene) -> Done:
     """The outcome of the job of an investigation whose workers were all lost."""
     job = here.lab.jobs._handlers["investigation"]
-    return job.give_up(here.id, StuckJob(2, "think", "w1/1", give_up=True))
+    outcome = job.give_up(here.id, StuckJob(2, "think", "w1/1", give_up=True))
+    assert isinstance(outcome, Done)
+    return outcome
 
 
 def test_the_error_of_a_broken_log_contains_no_secrets(

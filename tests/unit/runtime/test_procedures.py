@@ -22,6 +22,7 @@ from boyd.models import (
 from boyd.plugin import Action
 from boyd.plugins.notifier.message import approval_message
 from boyd.runtime.procedures.procedure_steps import ProcedureSteps
+from boyd.store import Verdict
 from boyd.store.jobs import Jobs
 from boyd.store.procedures import ResumeMode
 from boyd.testing import Lab
@@ -71,7 +72,7 @@ class Farm:
         """A lab with a procedure of those steps on `server`."""
         agent = settings.pop("agent", {})
         hooks = settings.pop("hooks", {})
-        client = settings.pop("client", None)
+        client, queues = settings.pop("client", None), settings.pop("queues", ())
         own = actions or [
             self.action("drain", rollback=self.undo("drain")),
             self.action("restart"),
@@ -85,7 +86,7 @@ class Farm:
             self.told.append(procedure)
 
         made = plugin(procedure, *own, on_procedure=on_procedure, **hooks)
-        return Lab(Agent("test", plugins=[made], **agent), client=client)
+        return Lab(Agent("test", plugins=[made], **agent), client=client, queues=queues)
 
 
 def step(id: str, action: str = "", **fields: Any) -> ProcedureStep:
@@ -468,6 +469,77 @@ def test_it_stops_where_the_next_version_of_a_plugin_cannot_undo_a_step(left: li
     assert record.state == "stopped"
     assert "undoing step drain: " in (record.reason or "")
     assert [one.state for one in farm.told] == ["stopped"]
+
+
+class Spread(Farm):
+    """Servers one of which only the workers of a queue reach, and those workers die."""
+
+    def started(self, queue: str | None, *steps: ProcedureStep) -> Lab:
+        """A lab after that, when the actions have that *queue*; the procedure polls on `gpu`."""
+        before = self._lab("gpu", steps, queues=["gpu"])
+        call(before)
+        for _ in range(4):
+            overdue(before, self.job(before))
+        return self._lab(queue, steps, client=before.client)
+
+    def job(self, lab: Lab) -> str:
+        """The job of its only procedure."""
+        [record] = lab.store.procedures.all()
+        return naming.procedure(record.id)
+
+    def wait_in_vain(self, lab: Lab) -> ProcedureRecord:
+        """Let all the time pass for which it waits for a worker after the last one was killed."""
+        job = f"boyd:{{test}}:{self.job(lab)}"
+        lab.client.hset(job, mapping={"executionState": "running", "executionBy": "gone/1"})
+        lab.client.hdel(job, "executionNotBefore")
+        overdue(lab, self.job(lab))
+        lab.client.hset(job, "queuedAt", 1)
+        overdue(lab, self.job(lab))
+        return go_on(lab)
+
+    def _lab(self, queue: str | None, steps: tuple[ProcedureStep, ...], **more: Any) -> Lab:
+        actions = [
+            self.action("ready", rollback=self.undo("ready")),
+            self.action("drain", rollback=self.undo("drain"), queue=queue),
+            self.action("look", reversibility="read-only", queue=queue),
+        ]
+        return self.lab(step("ready"), step("drain"), *steps, actions=actions, **more)
+
+
+UNTIL = step("look", until="output == 1")
+
+
+def test_it_stops_for_a_person_when_the_last_worker_of_its_queue_is_gone() -> None:
+    farm = Spread()
+    later = farm.started("gpu", UNTIL)
+    looks = len(farm.done)
+    record = farm.wait_in_vain(later)
+
+    assert (record.state, len(farm.done)) == ("stopped", looks)
+    assert "No live worker consumes queue 'gpu'" in (record.reason or "")
+    assert [told.state for told in farm.told] == ["stopped"]
+
+
+def test_a_step_goes_on_on_the_queue_that_its_action_has_by_now() -> None:
+    farm = Spread()
+    later = farm.started(None, UNTIL)
+    farm.answers["look"] = 1
+    assert farm.wait_in_vain(later).state == "succeeded"
+
+
+def test_a_person_ends_it_although_no_worker_can_undo_a_step() -> None:
+    farm = Spread()
+    later = farm.started("gpu", UNTIL)
+    record = go_on(later)
+    assert later.store.procedures.cancel(record.id, ANN) == "ok"
+    stopped = go_on(later)
+    assert stopped.state == "stopped"
+    assert "No live worker consumes queue 'gpu'" in (stopped.reason or "")
+
+    assert later.store.procedures.cancel(record.id, ANN, "that host is no more") == "ok"
+    ended = go_on(later)
+    assert (ended.state, ended.compensated) == ("cancelled", ["ready"])
+    assert farm.done[-1] == "undo ready"
 
 
 def test_a_hook_that_vetoes_a_step_fails_it() -> None:
@@ -869,7 +941,13 @@ def test_a_cancellation_in_the_middle_of_a_compensation_does_not_drop_it() -> No
     assert farm.done == ["drain", "restart", "undo drain"]
 
 
-def test_a_compensation_whose_approval_is_withdrawn_waits_for_a_person() -> None:
+@pytest.mark.parametrize(
+    ("verdict", "note", "state"),
+    [("withdrawn", None, "stopped"), ("denied", None, "failed"), ("denied", "not now", "failed")],
+)
+def test_a_compensation_that_is_withdrawn_waits_for_a_person_and_a_denied_one_is_left(
+    verdict: Verdict, note: str | None, state: str
+) -> None:
     farm = Farm(restart=OSError("x"))
     ready = farm.action("ready", autonomy=Autonomy(mode="approval-required"))
     actions = [farm.action("drain"), farm.action("restart"), ready]
@@ -881,10 +959,10 @@ def test_a_compensation_whose_approval_is_withdrawn_waits_for_a_person() -> None
         record = go_on(lab)
     waiting = record.progress[0].compensation
     assert waiting is not None
-    lab.resolver.answer(waiting.approval or "", "withdrawn", person("bob"))
+    lab.resolver.answer(waiting.approval or "", verdict, person("bob"), note)
 
-    assert go_on(lab).state == "stopped"
-    assert farm.told[-1].state == "stopped"
+    assert go_on(lab).state == state
+    assert farm.told[-1].state == state
 
 
 def test_the_output_of_an_approved_step_reaches_the_next_one_as_it_is() -> None:

@@ -14,7 +14,7 @@ from boyd.agent.agent_rules import Circumstances
 from boyd.models import Fence, Gate, Hold
 from boyd.phases.verify import EffectCheck, check_before
 from boyd.runtime.engine import Engine
-from boyd.runtime.jobs.job_runner import Done, Fields, Later
+from boyd.runtime.jobs.job_runner import Done, Fields, JobHandler, Later
 from boyd.runtime.jobs.verification_job import weigh_check
 from boyd.runtime.triggers import Launcher
 from boyd.store import PhaseEntry, StuckJob
@@ -89,10 +89,8 @@ def uniform(*names: str) -> float:
     return int.from_bytes(digest[:6]) / 2**48
 
 
-class WaitHandler:
+class WaitHandler(JobHandler):
     """The cases of one agent that wait; the id of the job is that of the execution that waits."""
-
-    patient = False
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -114,9 +112,6 @@ class WaitHandler:
         """Retry for some minutes; then the hold ends by itself."""
         tries = int(fields.get("tries", 0)) + 1
         return _ENDED if tries > _TRIES else Later(_RETRY, {"tries": str(tries)})
-
-    def handle_loss(self, id: str, stuck: StuckJob) -> None:
-        """Let another worker repeat it."""
 
     def give_up(self, id: str, stuck: StuckJob) -> Done:
         """Leave the case open: nobody could look, and the hold ends by itself."""

@@ -26,7 +26,7 @@ from boyd.phases.act import Ledger
 from boyd.plugin import Procedure
 from boyd.runtime.autonomy.offers import AutonomyOffers
 from boyd.runtime.engine import Engine
-from boyd.runtime.jobs.job_runner import Done, Fields, Later
+from boyd.runtime.jobs.job_runner import Done, Fields, JobHandler, Later
 from boyd.store import RunEnding, StuckJob, WaitsForTurn, fingerprint, read_item
 from boyd.text import queues
 from boyd.text.formatting import seconds
@@ -118,10 +118,8 @@ def give_up_execution(engine: Engine, execution: str, action: str, stuck: StuckJ
     return result or action_call.failure(action, f"Not executed: {reason}", prevented="unserved")
 
 
-class ApprovedActionHandler:
+class ApprovedActionHandler(JobHandler):
     """Executes approved items, each once."""
-
-    patient = False
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

@@ -27,7 +27,7 @@ from boyd.plugin import Perform
 from boyd.plugin.plugin_boundary import unchecked
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.action_jobs import give_up_execution, in_turn, run_action
-from boyd.runtime.jobs.job_runner import Done, Fields
+from boyd.runtime.jobs.job_runner import Done, Fields, JobHandler
 from boyd.runtime.leases import SMALL
 from boyd.store import StuckJob, read_call
 from boyd.store.calls import KEEP, seconds_to_keep
@@ -36,10 +36,8 @@ from boyd.text.redaction import mask_json
 log = logging.getLogger(__name__)
 
 
-class ClientCallHandler:
+class ClientCallHandler(JobHandler):
     """The calls to one agent."""
-
-    patient = False
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

@@ -14,7 +14,7 @@ from boyd.models.investigation import Ended
 from boyd.phases.phase_context import describe
 from boyd.runtime.ending import finish_investigation
 from boyd.runtime.engine import Engine
-from boyd.runtime.jobs.job_runner import Done, Fields, Later
+from boyd.runtime.jobs.job_runner import Done, Fields, JobHandler, Later
 from boyd.store import Stale, StuckJob
 from boyd.text.redaction import redactor
 
@@ -26,10 +26,8 @@ log = logging.getLogger("boyd.runtime")
 NO_MODEL = "The agent no longer has a model: its file has no table [llm]"
 
 
-class InvestigationHandler:
+class InvestigationHandler(JobHandler):
     """The investigations of one agent; without a model they end with an error."""
-
-    patient = False
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -77,9 +75,6 @@ class InvestigationHandler:
     def handle_error(self, id: str, fields: Fields, reason: str) -> Done | Later:
         """End the investigation with an error: its log cannot be read or written."""
         return self._fail(id, fields.get("source", ""), reason)
-
-    def handle_loss(self, id: str, stuck: StuckJob) -> None:
-        """Let another worker continue from the log."""
 
     def give_up(self, id: str, stuck: StuckJob) -> Done:
         """End the investigation with its findings so far."""

@@ -52,13 +52,17 @@ class Later:
     queue: str | None = None
 
 
+class Elsewhere(Exception):
+    """The job continues on that queue, whose workers alone can do it."""
+
+
 class JobHandler(Protocol):
     """Handles the jobs of one kind.
 
     `patient` jobs wait indefinitely for a worker; others are given up after `queue_timeout`.
     """
 
-    patient: bool
+    patient: bool = False
 
     def limit(self, fields: Fields) -> float:
         """Seconds after which its worker counts as hanging."""
@@ -75,9 +79,10 @@ class JobHandler(Protocol):
         Raises:
             StillRunning: the worker's claim on an execution has not lapsed.
         """
+        return None
 
-    def give_up(self, id: str, stuck: StuckJob) -> Done:
-        """Decide how it ended when no worker took it or every one was lost."""
+    def give_up(self, id: str, stuck: StuckJob) -> Done | Later:
+        """Decide how it goes on or ended when no worker took it or every one was lost."""
 
 
 class JobRunner:
@@ -109,6 +114,8 @@ class JobRunner:
                 outcome = contain(lambda: handler.perform(id, fields, fence, attempt > 1))
             except StillRunning as running:
                 outcome = Later(running.seconds + PUT_BACK_MARGIN)
+            except Elsewhere as other:
+                outcome = Later(0, queue=str(other))
             except (StoreUnavailable, Stale):
                 raise  # the sweeper sends it again, or already has
             except Exception as error:

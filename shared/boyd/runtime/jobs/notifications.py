@@ -35,7 +35,7 @@ from boyd.phases import time_limit
 from boyd.phases.phase_context import HOOK_TIMEOUT, describe
 from boyd.plugin import Hook
 from boyd.runtime.engine import Engine
-from boyd.runtime.jobs.job_runner import Done, Fields, Later
+from boyd.runtime.jobs.job_runner import Done, Fields, JobHandler, Later
 from boyd.store import StuckJob, read_callback
 from boyd.text.queues import CALLBACK
 
@@ -51,7 +51,7 @@ _ENDED = Done("succeeded", 0.0)
 _FAILED = Done("failed", 0.0)
 
 
-class NotificationHandler:
+class NotificationHandler(JobHandler):
     """Follows the stages of an approval and plans their notifications."""
 
     patient = True
@@ -79,9 +79,6 @@ class NotificationHandler:
     def handle_error(self, id: str, fields: Fields, reason: str) -> Done | Later:
         """Try it again later."""
         return _again(fields)
-
-    def handle_loss(self, id: str, stuck: StuckJob) -> None:
-        """Let another worker repeat it."""
 
     def give_up(self, id: str, stuck: StuckJob) -> Done:
         """Fail the job: every worker that ran it died."""
@@ -116,7 +113,7 @@ class NotificationHandler:
             raise failures[0]
 
 
-class DeliveryHandler:
+class DeliveryHandler(JobHandler):
     """Sends one notification to one recipient, at least once, with retries over several hours."""
 
     patient = True
@@ -155,9 +152,6 @@ class DeliveryHandler:
     def handle_error(self, id: str, fields: Fields, reason: str) -> Done | Later:
         """Try it again later."""
         return _again(fields)
-
-    def handle_loss(self, id: str, stuck: StuckJob) -> None:
-        """Let another worker repeat the attempt."""
 
     def give_up(self, id: str, stuck: StuckJob) -> Done:
         """Fail the job: every worker that ran it died."""
@@ -333,7 +327,7 @@ KEPT = 20
 GONE = 410
 
 
-class RunCallbackHandler:
+class RunCallbackHandler(JobHandler):
     """Delivers the callbacks of runs, each at least once, with retries over several hours."""
 
     patient = True
@@ -355,9 +349,6 @@ class RunCallbackHandler:
         """Count it as a failed attempt."""
         at = from_ms(float(fields["executionStartedAt"]))
         return self._after(fields, Delivery(at=at, ok=False, error=reason, duration=0.0))
-
-    def handle_loss(self, id: str, stuck: StuckJob) -> None:
-        """Let another worker repeat the attempt."""
 
     def give_up(self, id: str, stuck: StuckJob) -> Done:
         """Fail the job: every worker that ran it died."""

@@ -30,7 +30,7 @@ from boyd.plugin import Action
 from boyd.runtime.autonomy.offers import AutonomyOffers
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.action_jobs import run_action
-from boyd.runtime.jobs.job_runner import Done, Fields, Later
+from boyd.runtime.jobs.job_runner import Done, Fields, JobHandler, Later
 from boyd.store import StuckJob
 from boyd.store.holds import NewHold
 
@@ -42,10 +42,8 @@ _RETRY = 60.0
 _TRIES = 30
 
 
-class VerificationHandler:
+class VerificationHandler(JobHandler):
     """The verifications of one agent's executions; the id of the job is that of the execution."""
-
-    patient = False
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -80,9 +78,6 @@ class VerificationHandler:
         """Retry for half an hour."""
         tries = int(fields.get("tries", 0)) + 1
         return _ENDED if tries > _TRIES else Later(_RETRY, {"tries": str(tries)})
-
-    def handle_loss(self, id: str, stuck: StuckJob) -> None:
-        """Let another worker repeat it."""
 
     def give_up(self, id: str, stuck: StuckJob) -> Done:
         """End an open verification without a verdict."""

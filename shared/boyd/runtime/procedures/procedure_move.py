@@ -32,7 +32,7 @@ from boyd.models.procedure import StepState
 from boyd.phases import action_call
 from boyd.plugin.components import Action
 from boyd.runtime.engine import Engine
-from boyd.runtime.jobs.job_runner import Done, Fields, Later
+from boyd.runtime.jobs.job_runner import Done, Fields, JobHandler, Later
 from boyd.runtime.procedures.procedure_steps import DENIED, ProcedureSteps
 from boyd.runtime.procedures.wave_moves import Waves
 from boyd.store import Stale, StuckJob, read_procedure, step_field
@@ -65,7 +65,7 @@ class ProcedureMove:
         self._fence = fence
         self._fields = fields
         self._store = engine.store.procedures
-        self._steps = ProcedureSteps(engine, record, fence)
+        self._steps = ProcedureSteps(engine, record, fence, fields)
 
     def run(self) -> Done | Later:
         """Make the move, and return how the job continues.
@@ -281,9 +281,18 @@ class ProcedureMove:
     def _cancel(self) -> Done | Later:
         reason = f"cancelled by {self._record.cancelled_by}"
         over = self._record.at >= len(self._record.steps)
+        if self._record.state == "stopped" and self._fields.get("back"):
+            self._leave_undoing()
         if self._record.state == "stopped" or self._fields.get("back") or over:
             return self._go_back(reason)
         return self._give_up_step(reason) or self._forward()
+
+    def _leave_undoing(self) -> None:
+        """Leave what something keeps from being undone, such as a queue without a worker."""
+        for index, done in enumerate(self._record.progress):
+            if (undone := done.compensation) and undone.state == "running":
+                changes = {"state": "left", "detail": self._record.reason}
+                self._write(self._compensation_field(index, undone, **changes))
 
     def _give_up_step(self, reason: str) -> Done | Later | None:
         """Go back, or return None if the current step is executing and has to end first."""
@@ -334,7 +343,7 @@ class ProcedureMove:
         state = "pending" if progress.state == "pending" else "running"
         changes = {"state": state, "tries": tries, "execution": name}
         self._note({"resumed": ""}, **changes, approval=None, detail=None)
-        return Later(0, queue=self._queue(self._steps.action(action_of(self._step).action)))
+        return Later(0, queue=queues.ACT)
 
     # Back
 
@@ -367,7 +376,7 @@ class ProcedureMove:
     def _begin_compensation(self, index: int, compensation: StepCompensation) -> Later:
         queue = self._undo_queue(index)
         if not self._engine.fleet.serving(queue):
-            return self._wait_for_person(queues.no_worker_message(queue), {})
+            return self._stop_undoing(index, compensation, queues.no_worker_message(queue))
         self._write(self._compensation_field(index, compensation))
         return Later(0, queue=queue)
 
@@ -391,15 +400,10 @@ class ProcedureMove:
             self._write(fields)
             return Later(_WATCH)
         if not progress.count("stuck"):
-            changes = compensation.patched({"state": "done"})
-            self._write({**fields, **self._compensation_field(index, changes)})
+            self._write({**fields, **self._compensation_field(index, compensation, state="done")})
             return Later(0, queue=queues.ACT)
         detail = _short(_list(progress, "not undone", "stuck"))
-        changes = compensation.patched({"state": "failed", "detail": detail})
-        fields |= self._compensation_field(index, changes)
-        return self._wait_for_person(
-            f"undoing step {self._record.steps[index].id}: {detail}", fields
-        )
+        return self._stop_undoing(index, compensation, detail, state="failed", detail=detail)
 
     def _undo(self, index: int, compensation: StepCompensation) -> Done | Later:
         step = self._record.step(index)
@@ -418,35 +422,37 @@ class ProcedureMove:
     ) -> Done | Later:
         if result.waits_for:
             changes = {"state": "asked", "approval": result.waits_for}
-            self._write(self._compensation_field(index, compensation.patched(changes)))
+            self._write(self._compensation_field(index, compensation, **changes))
             return Later(self._steps.recheck_after(result.waits_for, _RECHECK))
         if result.success:
-            self._write(self._compensation_field(index, compensation.patched({"state": "done"})))
+            self._write(self._compensation_field(index, compensation, state="done"))
             return Later(0, queue=queues.ACT)
-        reason = f"undoing step {self._record.steps[index].id}: {result.error}"
+        reason = result.error or "it failed"
         if result.prevented in _OBSTACLES:
-            return self._wait_for_person(reason, {})
+            return self._stop_undoing(index, compensation, reason)
         state = "unknown" if result.unknown else "failed"
-        changes = {"state": state, "detail": _short(result.error or "it failed")}
+        return self._stop_undoing(index, compensation, reason, state=state, detail=_short(reason))
+
+    def _stop_undoing(
+        self, index: int, compensation: StepCompensation, reason: str, **changes: Any
+    ) -> Later:
+        fields = self._compensation_field(index, compensation, **changes)
         return self._wait_for_person(
-            reason, self._compensation_field(index, compensation.patched(changes))
+            f"undoing step {self._record.steps[index].id}: {reason}", fields
         )
 
     def _take_undo_answer(self, index: int, compensation: StepCompensation) -> Done | Later:
         answer = self._steps.answer(compensation.approval or "")
         if answer is None:
             return Later(self._steps.recheck_after(compensation.approval or "", _RECHECK))
-        if isinstance(answer, str) and answer != DENIED:
+        if not isinstance(answer, str):
+            return self._record_compensation(index, compensation, answer)
+        if not answer.startswith(DENIED):
             changes = {"state": "failed", "detail": _short(answer)}
-            reason = f"undoing step {self._record.steps[index].id}: {answer}"
-            return self._wait_for_person(
-                reason, self._compensation_field(index, compensation.patched(changes))
-            )
-        if isinstance(answer, str):
-            changes = {"state": "left", "detail": _short(answer)}
-            self._write(self._compensation_field(index, compensation.patched(changes)))
-            return Later(0, queue=queues.ACT)
-        return self._record_compensation(index, compensation, answer)
+            return self._stop_undoing(index, compensation, answer, **changes)
+        changes = {"state": "left", "detail": _short(answer)}
+        self._write(self._compensation_field(index, compensation, **changes))
+        return Later(0, queue=queues.ACT)
 
     def _resume_compensation(self, repeat: bool) -> Later:
         fields: dict[str, str] = {"resumed": ""}
@@ -458,13 +464,13 @@ class ProcedureMove:
             if compensation is None or compensation.state not in ("failed", "unknown"):
                 continue
             if not repeat:
-                fields |= self._compensation_field(index, compensation.patched({"state": "left"}))
+                fields |= self._compensation_field(index, compensation, state="left")
                 continue
             tries = compensation.tries + 1
             step = self._record.step(index)
             name = self._steps.compensation_name(step, done, tries)
             changes = {"state": "running", "tries": tries, "execution": name, "approval": None}
-            fields |= self._compensation_field(index, compensation.patched(changes))
+            fields |= self._compensation_field(index, compensation, **changes)
         self._write(fields)
         return Later(0, queue=queues.ACT)
 
@@ -473,11 +479,10 @@ class ProcedureMove:
     ) -> dict[str, str]:
         """Go on to undo a step for its targets; return the fields to store."""
         if compensation.state == "failed" and not repeat:
-            return self._compensation_field(index, compensation.patched({"state": "left"}))
+            return self._compensation_field(index, compensation, state="left")
         if compensation.state in ("failed", "running"):
             self._waves(index).resume(repeat, self._undo_queue(index), back=True)
-            changes = compensation.patched({"state": "running", "detail": None})
-            return self._compensation_field(index, changes)
+            return self._compensation_field(index, compensation, state="running", detail=None)
         return {}
 
     # The end
@@ -554,8 +559,10 @@ class ProcedureMove:
         """Record *changes* of the current step, and *fields* of the job."""
         self._write({**self._progress_field(self._record.at, changes), **fields})
 
-    def _compensation_field(self, index: int, compensation: StepCompensation) -> dict[str, str]:
-        return self._progress_field(index, {"compensation": compensation})
+    def _compensation_field(
+        self, index: int, compensation: StepCompensation, **changes: Any
+    ) -> dict[str, str]:
+        return self._progress_field(index, {"compensation": compensation.patched(changes)})
 
     def _progress_field(self, index: int, changes: Mapping[str, Any]) -> dict[str, str]:
         """Change the progress of a step, and return its field."""
@@ -600,10 +607,8 @@ _RETRY_JOB = 60.0
 _JOB_TRIES = 5
 
 
-class ProcedureHandler:
-    """The procedures of one agent; they wait for workers until their own time is over."""
-
-    patient = True
+class ProcedureHandler(JobHandler):
+    """The procedures of one agent."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -623,11 +628,13 @@ class ProcedureHandler:
             return Later(_RETRY_JOB, {"tries": str(tries)})
         return Later(0.1, {"failing": reason, "tries": "0"})
 
-    def handle_loss(self, id: str, stuck: StuckJob) -> None:
-        """Let another worker continue: the ledger knows what was executed."""
+    def give_up(self, id: str, stuck: StuckJob) -> Done | Later:
+        """Fail the procedure: every worker that ran its step died.
 
-    def give_up(self, id: str, stuck: StuckJob) -> Done:
-        """Fail the procedure: every worker that ran its step died."""
+        If there was none, any worker can go on or stop it for a person.
+        """
+        if not stuck.worker:
+            return Later(0.1, queue=queues.ACT)
         record = self._engine.store.procedures.get(id)
         if record is None:
             return Done("failed", 0.0)

@@ -30,7 +30,9 @@ from boyd.plugin import Action
 from boyd.plugin.composed_action import ASK, Procedure
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.action_jobs import is_by_hand, run_action
+from boyd.runtime.jobs.job_runner import Elsewhere, Fields
 from boyd.store import ItemAnswer
+from boyd.text import queues
 from boyd.text.redaction import clean
 from boyd.text.references import fill
 
@@ -74,11 +76,17 @@ class ProcedureSteps:
     """The executions of one procedure, or for the *item* of one target, under a job's fence."""
 
     def __init__(
-        self, engine: Engine, record: ProcedureRecord, fence: Fence, item: Json = None
+        self,
+        engine: Engine,
+        record: ProcedureRecord,
+        fence: Fence,
+        fields: Fields,
+        item: Json = None,
     ) -> None:
         self._engine = engine
         self._record = record
         self._fence = fence
+        self._queue = fields.get("queue") or queues.ACT
         self._item = item
         self._job = str(fence.origin)
         self._ledger = engine.store.executions
@@ -204,6 +212,12 @@ class ProcedureSteps:
             result := self._ledger.settle(run.execution, self._job)
         ):
             return result
+        queue = action.queue or queues.ACT
+        if queue != self._queue:
+            if self._engine.fleet.serving(queue):
+                raise Elsewhere(queue)
+            missing = queues.no_worker_message(queue)
+            return action_call.failure(action.id, missing, prevented="unserved")
         decision = Decision(
             action=run.action,
             params=run.params,

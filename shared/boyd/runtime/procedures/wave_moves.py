@@ -25,7 +25,7 @@ from boyd.models import (
 )
 from boyd.models.procedure import AT_ONCE
 from boyd.runtime.engine import Engine
-from boyd.runtime.jobs.job_runner import Done, Fields, Later
+from boyd.runtime.jobs.job_runner import Done, Fields, JobHandler, Later
 from boyd.runtime.procedures.procedure_steps import DENIED, ProcedureSteps
 from boyd.store import Stale, StuckJob, WaitsForTurn
 from boyd.text import queues
@@ -128,7 +128,7 @@ class _Target:
         self._target = target
         self._wave = wave
         self._step = step.model_copy(update={"id": naming.of_target(step_id, target.number)})
-        self._steps = ProcedureSteps(engine, record, fence, target.item)
+        self._steps = ProcedureSteps(engine, record, fence, fields, target.item)
         self._execution = naming.step(record.id, self._step.id, target.tries)
 
     def run(self) -> Done | Later:
@@ -271,10 +271,8 @@ class _Target:
         _send(self._engine, names, self._fields.get("queue"))
 
 
-class TargetHandler:
+class TargetHandler(JobHandler):
     """The targets of the procedures of one agent."""
-
-    patient = False
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -293,9 +291,6 @@ class TargetHandler:
     def handle_error(self, id: str, fields: Fields, reason: str) -> Done | Later:
         """Retry a few times, then end the target."""
         return Later(_RETRY, {"errors": str(int(fields.get("errors", 0)) + 1), "error": reason})
-
-    def handle_loss(self, id: str, stuck: StuckJob) -> None:
-        """Let another worker continue: the ledger knows what was executed."""
 
     def give_up(self, id: str, stuck: StuckJob) -> Done:
         """End the target."""

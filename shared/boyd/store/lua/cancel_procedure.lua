@@ -29,8 +29,8 @@ audit('procedure.cancelled', 'execution', id, 'action', have[3], 'before', have[
 if redis.call('HGET', approval, 'status') == 'approved' then
   redis.call('HSET', approval, 'cancelled', 1)
 end
--- A claim of the current step is refused from now on.
-redis.call('HSET', job, 'cancelled', 1, 'cancelledBy', by)
+-- A claim of the current step is refused from now on. Any worker can cancel it: its queue may have none.
+redis.call('HSET', job, 'cancelled', 1, 'cancelledBy', by, 'queue', 'act')
 redis.call('ZREM', procedures_stopped, id)
 if have[5] and redis.call('HGET', key('wave', id .. ':' .. have[5]), 'mode') == 'forth' then
   halt_wave(id .. ':' .. have[5], 'cancelled')

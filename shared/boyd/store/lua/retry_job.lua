@@ -44,6 +44,7 @@ local waited = state == 'queued' and queue_timeout ~= '' and now - queued_at > t
 if waited or (state == 'running' and attempt - (base or 0) >= tonumber(max_attempts)) then
   -- A new attempt fences off the previous worker, which may get its message only now, before the job is ended.
   attempt = redis.call('HINCRBY', job, 'executionAttempt', 1)
+  by = waited and '' or by
   redis.call('HSET', job, 'executionState', 'running', 'executionBy', by, 'executionLost', lost)
   redis.call('ZADD', due, now + resend_after, name)
   return {'give up', attempt, queue, by}
