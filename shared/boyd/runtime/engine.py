@@ -228,6 +228,14 @@ class Engine:
             approvals=settings.approvals.model_dump(mode="json"),
         )
 
+    def recheck_after(self, approval_id: str, longest: float) -> float:
+        """Seconds until an approval should be checked again, at most *longest*."""
+        item = self.store.approvals.get(approval_id)
+        if item is None or item.status != "pending" or item.expires_at is None:
+            return longest
+        left = (item.expires_at - self.store.clock.now()).total_seconds()
+        return min(longest, max(0.0, left) + 0.1)
+
     def attempt_name(self) -> str:
         """A unique name for one attempt of this worker: `<worker>/<random>`."""
         return f"{self.settings.worker}/{uuid.uuid4().hex[:8]}"

@@ -328,7 +328,7 @@ class Move:
 
     def _wait(self, approval_id: str) -> Later:
         """Check the approval again later, on a queue whose workers need only Redis."""
-        return Later(self._tools.recheck_after(approval_id, RECHECK), queue=queues.THINK)
+        return Later(self._engine.recheck_after(approval_id, RECHECK), queue=queues.THINK)
 
     def _elsewhere(self, called: ToolCallRecord, queue: str) -> Later | None:
         """Hand the call over to a worker of *queue*, if there is one."""

@@ -104,14 +104,6 @@ class ToolRunner:
     def _execution(self, called: ToolCallRecord) -> str:
         return naming.tool_call(self._id, called.call.id)
 
-    def recheck_after(self, approval_id: str, longest: float) -> float:
-        """Seconds until an approval should be checked again; at most *longest*."""
-        item = self._engine.store.approvals.get(approval_id)
-        if item is None or item.status != "pending" or item.expires_at is None:
-            return longest
-        left = (item.expires_at - self._engine.store.clock.now()).total_seconds()
-        return min(longest, max(0.0, left) + 0.1)
-
     def withdraw(self, approval_id: str) -> bool:
         """Withdraw an approval that only this investigation needs, unless it is executing."""
         item = self._engine.store.approvals.get(approval_id)

@@ -163,7 +163,7 @@ class ProcedureMove:
             approval_id = result.waits_for
             question = {"approvalId": approval_id, "askedAt": _to_text(self._now)}
             self._note(question, state="asked", approval=approval_id)
-            return Later(self._steps.recheck_after(approval_id, _RECHECK))
+            return Later(self._engine.recheck_after(approval_id, _RECHECK))
         if result.unknown:
             reason = result.error or "its outcome is unknown"
             return self._stop(reason, state="unknown")
@@ -220,7 +220,7 @@ class ProcedureMove:
         approval_id = self._progress.approval or ""
         answer = self._steps.answer(approval_id)
         if answer is None:
-            return Later(self._steps.recheck_after(approval_id, _RECHECK))
+            return Later(self._engine.recheck_after(approval_id, _RECHECK))
         if isinstance(answer, str):
             return self._fail_step(answer)
         # The time in which it waited for the person does not count.
@@ -423,7 +423,7 @@ class ProcedureMove:
         if result.waits_for:
             changes = {"state": "asked", "approval": result.waits_for}
             self._write(self._compensation_field(index, compensation, **changes))
-            return Later(self._steps.recheck_after(result.waits_for, _RECHECK))
+            return Later(self._engine.recheck_after(result.waits_for, _RECHECK))
         if result.success:
             self._write(self._compensation_field(index, compensation, state="done"))
             return Later(0, queue=queues.ACT)
@@ -444,7 +444,7 @@ class ProcedureMove:
     def _take_undo_answer(self, index: int, compensation: StepCompensation) -> Done | Later:
         answer = self._steps.answer(compensation.approval or "")
         if answer is None:
-            return Later(self._steps.recheck_after(compensation.approval or "", _RECHECK))
+            return Later(self._engine.recheck_after(compensation.approval or "", _RECHECK))
         if not isinstance(answer, str):
             return self._record_compensation(index, compensation, answer)
         if not answer.startswith(DENIED):

@@ -185,14 +185,6 @@ class ProcedureSteps:
         refusal = _REFUSALS.get(item.status)
         return f"{refusal}: {item.note}" if refusal and item.note else refusal
 
-    def recheck_after(self, approval_id: str, longest: float) -> float:
-        """Seconds until an approval should be checked again, at most *longest*."""
-        item = self._engine.store.approvals.get(approval_id)
-        if item is None or item.status != "pending" or item.expires_at is None:
-            return longest
-        left = (item.expires_at - self._engine.store.clock.now()).total_seconds()
-        return min(longest, max(0.0, left) + 0.1)
-
     def withdraw(self, approval_id: str, reason: str) -> bool:
         """Withdraw an approval, if it is pending; return False if a person has just given it."""
         approvals = self._engine.store.approvals

@@ -174,7 +174,7 @@ class _Target:
         reason = result.error or "it failed"
         if result.waits_for:
             self._move("asked", approval=result.waits_for)
-            return Later(self._steps.recheck_after(result.waits_for, _RECHECK))
+            return Later(self._engine.recheck_after(result.waits_for, _RECHECK))
         if result.unknown:
             return self._end("unknown", reason, execution=execution)
         if result.prevented == "cancelled":
@@ -212,7 +212,7 @@ class _Target:
             return self._put_back()
         answer = self._steps.answer(approval)
         if answer is None:
-            return Later(self._steps.recheck_after(approval, _RECHECK))
+            return Later(self._engine.recheck_after(approval, _RECHECK))
         if isinstance(answer, str) and undoes:
             return self._end("left" if answer.startswith(DENIED) else "stuck", answer)
         if isinstance(answer, str):
@@ -236,7 +236,7 @@ class _Target:
         reason = result.error or "it failed"
         if result.waits_for:
             self._move("undo asked", approval=result.waits_for)
-            return Later(self._steps.recheck_after(result.waits_for, _RECHECK))
+            return Later(self._engine.recheck_after(result.waits_for, _RECHECK))
         if result.success:
             return self._end("undone", self._target.detail or "")
         if result.prevented in _HALTS:
