@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import logging
 import threading
@@ -186,6 +187,27 @@ def test_a_chat_gets_text() -> None:
     assert (method, path) == ("POST", "/hook")
     assert json.loads(body)["text"].startswith("Approval needed: disk:clean (test)\n")
     assert headers["webhook-id"] == "approval_4711_waiting"
+
+
+@pytest.mark.parametrize("scheme", ["http://", "json://"])
+def test_nothing_in_a_chat_mentions_people_or_poses_as_a_link(scheme: str) -> None:
+    text = (
+        "<!channel> <https://x.example|ok> @all, @here [ok](https://x.example) ``` &lt; a@b.example"
+    )
+    with site() as chat:
+        decision = Decision(action="x", rationale=text, confidence=1)
+        links = LinkBuilder("https://boyd.example.com")
+        address = chat.url.replace("http://", scheme)
+        tell(address, "waiting", links, decision=decision, target="@here", symptoms=["a on @here"])
+        [(_, _, _, body)] = chat.requests
+
+    read = "\n".join(str(value) for value in json.loads(body).values())
+    for markup in ("<!", "<h", "@all", "@here", "](", "```"):
+        assert markup not in read
+    assert "a@b.example" in read
+    assert "/console/incident?target=%40here&id=" in read
+    shown = read.replace("\u2060", "")
+    assert text in (html.unescape(shown) if scheme == "http://" else shown)
 
 
 def test_another_system_gets_the_whole_approval() -> None:

@@ -49,6 +49,8 @@ _HEADLINES = {
 _FIRST = ("outcome", "note", "problem", "why", "time left", "escalated", "acknowledged")
 #: Control characters, and those that change the direction of text; joiners make letters and emoji.
 _HIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]+")
+#: What begins a mention, a link or code in chats, unless a joiner follows that nobody sees.
+_MARKUP = re.compile(r"(?<!\w)@(?=\w)|<(?=\S)|\](?=\()|`(?=`)")
 #: Inline style, because mail programs drop anything else; it wraps on the narrowest phone.
 _BODY = "margin:0;padding:12px;font:16px/1.4 sans-serif;overflow-wrap:anywhere"
 
@@ -77,9 +79,13 @@ class NotificationMessage:
 
     def text(self) -> str:
         """The message as plain text, without its title."""
-        first, rest = self._parts()
-        answer = self.link or self.command
-        return "\n".join([*map(_line_text, first), answer, *map(_line_text, rest)])
+        first, rest = ([_inert(": ".join(line)) for line in lines] for lines in self._parts())
+        return "\n".join([*first, self.link or self.command, *rest])
+
+    def chat_text(self) -> str:
+        """The message with its title for chats that read `&`, `<` and `>` as Slack does."""
+        text = re.sub("&(?=(?:amp|lt|gt);)", "&amp;", f"{_inert(self.title)}\n{self.text()}")
+        return text.replace("<", "&lt;").replace(">", "&gt;")
 
     def html(self) -> str:
         """The message as an HTML document that a phone shows without zooming."""
@@ -258,13 +264,13 @@ def _paragraph(line: tuple[str, str]) -> str:
     return f"<p><b>{label}:</b> {value}</p>"
 
 
-def _line_text(line: tuple[str, str]) -> str:
-    return ": ".join(line)
+def _inert(text: str) -> str:
+    return _MARKUP.sub("\\g<0>\u2060", text)
 
 
 # An address is a secret, so errors never contain it or a part of it.
 
-#: The services that get HTML; all others get plain text, in which nothing can pose as a link.
+#: The services that get HTML; all others get plain text, which mentions nobody and forges no link.
 _MAIL = ("mailto", "mailtos")
 #: Characters that separate the parts of an address.
 _SEPARATORS = re.compile(r"[/:@?&=,#]+")
@@ -331,7 +337,7 @@ def send_by_apprise(url: str, message: NotificationMessage, waits: bool) -> None
     address = _in_thread(url, message.thread) if is_mail and message.thread else url
     result = _service(address).notify(
         body=message.html() if is_mail else message.text(),
-        title=message.title,
+        title=message.title if is_mail else _inert(message.title),
         body_format=NotifyFormat.HTML if is_mail else NotifyFormat.TEXT,
         notify_type=NotifyType.WARNING if waits else NotifyType.INFO,
     )

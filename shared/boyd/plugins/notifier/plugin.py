@@ -432,7 +432,7 @@ class Notifier(Plugin):
             send_by_apprise(url, message, waits=waits)
             return
         if to.style != "json":
-            body = {"text": f"{message.title}\n{message.text()}"}
+            body = {"text": message.chat_text()}
         elif message.link:
             body = {**body, "link": message.link}
         headers = {name: reveal(value) for name, value in to.headers.items()}
