@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from boyd.agent.agent_rules import Circumstances, Rules
 from boyd.agent.observer_digests import judge_digest, observer_digest
-from boyd.agent.procedure_plans import compose
+from boyd.agent.procedure_plans import acting, compose
 from boyd.agent.secret_rules import SecretRules
 from boyd.errors import ConfigError, PluginError
 from boyd.models import (
@@ -231,9 +231,11 @@ class Agent:
         return keys
 
     def code_of(self, action_id: str) -> str | None:
-        """The plugin of an action with its version, or a digest of its file."""
-        plugin = action_id.partition(":")[0]
-        return next((version.text for version in self.build.plugins if version.id == plugin), None)
+        """The plugins of an action and its steps with their versions, or digests of their files."""
+        action = self.host.actions.get(action_id)
+        steps = acting(action.steps) if isinstance(action, Procedure) else ()
+        ids = {id.partition(":")[0] for id in (action_id, *(step.action for step in steps))}
+        return ", ".join(each.text for each in self.build.plugins if each.id in ids) or None
 
     @cached_property
     def catalog(self) -> Catalog:

@@ -71,7 +71,7 @@ class Farm:
     ) -> Lab:
         """A lab with a procedure of those steps on `server`."""
         agent = settings.pop("agent", {})
-        hooks = settings.pop("hooks", {})
+        hooks, version = settings.pop("hooks", {}), settings.pop("version", "1")
         client, queues = settings.pop("client", None), settings.pop("queues", ())
         own = actions or [
             self.action("drain", rollback=self.undo("drain")),
@@ -86,6 +86,7 @@ class Farm:
             self.told.append(procedure)
 
         made = plugin(procedure, *own, on_procedure=on_procedure, **hooks)
+        made.version = version
         return Lab(Agent("test", plugins=[made], **agent), client=client, queues=queues)
 
 
@@ -882,6 +883,35 @@ def test_votes_for_a_step_do_not_cover_its_repetition() -> None:
     assert lab.store.procedures.resume(record.id, "repeat", machine("bot")) == "ok"
     assert go_on(lab).progress[1].state == "asked"
     assert farm.done == ["drain", "restart"]
+
+
+@pytest.mark.parametrize(("version", "state"), [("1", "done"), ("2", "asked")])
+def test_a_step_asks_when_other_code_would_run_than_the_policy_has_allowed(
+    version: str, state: str
+) -> None:
+    farm = Farm()
+    policy = {"approvals": {"required": {"code": "same", "allow_requester": True}}}
+    steps = [step("question", ask="Go on?"), step("restart")]
+    lab = farm.lab(*steps, actions=strict(farm), agent=policy)
+    item = call(lab).waits_for or ""
+    lab.resolver.answer(item, "approved", person("bob"))
+    lab.deliver()
+    question = go_on(lab).progress[0].approval or ""
+    more = {"actions": strict(farm), "agent": policy, "client": lab.client}
+    later = farm.lab(*steps, version=version, **more)
+    later.resolver.answer(question, "approved", person("bob"))
+
+    assert go_on(later).progress[1].state == state
+
+
+def test_the_code_of_a_procedure_is_that_of_its_steps_too() -> None:
+    renew = {"steps": [{"id": "drain", "action": "p:drain"}]}
+    drains = plugin(Farm().action("drain"))
+    drains.version = "2"
+    renews = Agent("test", plugins=[drains], procedures={"renew": renew})
+    code = renews.code_of("procedures:renew")
+    assert code is not None
+    assert code.startswith("p 2, procedures ")
 
 
 def test_an_approval_under_each_does_not_count_when_it_is_whole_now() -> None:

@@ -266,6 +266,9 @@ class ProcedureSteps:
         signer = self._engine.settings.signer
         votes = signer.valid_votes(item) if signer else item.approvals
         required = self._engine.agent.policy(circumstances)
+        code = self._engine.agent.code_of(item.action_id)
+        if "same" in (required.code, item.required.code) and code != item.code:
+            return False
         own = () if required.allow_requester else item.requested_by
         counted = [
             vote
