@@ -440,6 +440,13 @@ def test_a_message_links_to_what_is_wrong_on_the_target(style: str) -> None:
     assert b"console/incident" not in second
 
 
+def test_a_link_that_would_be_cut_is_left_out() -> None:
+    long = "\u00fc" * 100
+    said = message(link=LINK, target=long, symptoms=[f"endpoint on {long}"])
+    assert said.lines == message(link=LINK, target=long).lines
+    assert "incident" in dict(message(link=LINK, target="a", symptoms=["b on a"]).lines)
+
+
 # Who is notified, and when
 
 

@@ -191,11 +191,12 @@ def _subject(item: ApprovalItem) -> str:
 
 
 def _incident(item: ApprovalItem, link: str) -> str:
-    """The page of what is wrong on the target of *item*, beside the page *link*."""
+    """The page of what is wrong on the target of *item*, beside the page *link*, if it fits."""
     is_wrong = item.target and any(it.endswith(f" on {item.target}") for it in item.symptoms)
     console = link.rpartition("/console/")[0]
     query = urlencode({"target": item.target, "id": item.created_at.isoformat()})
-    return f"{console}/console/incident?{query}" if console and is_wrong else ""
+    page = f"{console}/console/incident?{query}"
+    return page if console and is_wrong and len(page) <= MAX_LINE else ""
 
 
 def _rows(
