@@ -14,6 +14,8 @@ from urllib.parse import urldefrag, urlsplit
 
 import pytest
 
+from boyd.models.loop import ArchiveStatus
+from boyd.store.ended_work import announce_archive
 from browser_kit import DESK, PHONE, Console, keep_screenshot
 
 pytestmark = [pytest.mark.real, pytest.mark.long]
@@ -118,6 +120,19 @@ def test_every_page_tells_its_age_while_the_api_does_not_answer(
         for page in pages.values():
             page.bring_to_front()
             page.locator(_UP_TO_DATE).wait_for()
+
+
+def test_the_delay_of_the_archive_goes_on_while_the_api_does_not_answer(busy: Console) -> None:
+    now = busy.deployment.store.clock.now()
+    announce_archive(busy.deployment.store.client, ArchiveStatus(name="a", at=now, copied_at=now))
+    with busy.person() as context:
+        [page] = context.pages
+        page.goto(f"{busy.url}/console/fleet")
+        page.get_by_text(re.compile(r"Archive: +\d+ s behind$")).wait_for()
+        busy.deployment.kill("api", signal.SIGSTOP)
+        page.get_by_text(_OUT_OF_DATE).wait_for()
+        page.get_by_text(re.compile(r"Archive: +(\d\d s|\d min.*) behind$")).wait_for()
+        busy.revive_api(signal.SIGSTOP)
 
 
 def test_a_page_is_understood_in_its_tab(busy: Console, paths: list[str]) -> None:

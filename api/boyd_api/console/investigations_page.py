@@ -98,7 +98,7 @@ def _list(page: PageRequest, question: str = "", problem: HttpProblem | None = N
         problem.kind.status if problem else 200,
         items=listing.investigations,
         hints=distinctions(listing.investigations),
-        duration=duration,
+        work_began=work_began,
         older=listing.next_cursor,
         is_first=not query.cursor,
         model=page.ctx.agent.entry.model,
@@ -124,7 +124,7 @@ def _show(
         part=part,
         is_latest=before is None,
         began=_last_question_time(part.turns) if before is None else None,
-        duration=duration,
+        work_began=work_began,
         approval=_approval(page, investigation),
         signs=read_vital_signs(page, page.agent_id) if investigation.status != "ended" else [],
         model=page.ctx.agent.entry.model,
@@ -171,14 +171,14 @@ def _common(text: str, other: str) -> int:
     return next((at for at, (a, b) in pairs if a != b), min(len(text), len(other)))
 
 
-def duration(investigation: Investigation, now: datetime, began: datetime | None = None) -> float:
-    """Seconds from each question to its end; *began*: when the last one was asked, if known."""
-    if investigation.status == "ended":
-        return investigation.counters.seconds
-    since = began or (
-        investigation.updated_at if investigation.counters.seconds else investigation.created_at
-    )
-    return investigation.counters.seconds + max(timedelta(), now - since).total_seconds()
+def work_began(investigation: Investigation, began: datetime | None = None) -> datetime:
+    """The time since which it would have worked, had it done so without a break.
+
+    *began*: when the last question was asked, if known.
+    """
+    counters = investigation.counters
+    since = began or (investigation.updated_at if counters.seconds else investigation.created_at)
+    return since - timedelta(seconds=counters.seconds)
 
 
 def _last_question_time(turns: Sequence[TranscriptTurn]) -> datetime | None:

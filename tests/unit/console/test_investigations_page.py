@@ -89,6 +89,16 @@ def test_a_follow_up_question_sent_too_early_is_refused_and_not_recorded(
     assert "Hello?" not in [one.text for one in case.entries(id) if isinstance(one, Asked)]
 
 
+def test_the_duration_of_an_investigation_goes_on_until_it_has_ended(
+    case: Case, ann: Browser
+) -> None:
+    ended = case.asked()
+    assert "data-lasts" not in ann.get(LIST).source + ann.get(f"{LIST}/{ended}").source
+    running = case.pending()
+    assert "data-lasts>0 s</time>" in ann.get(LIST).source
+    assert "data-lasts>0 s</time>" in ann.get(f"{LIST}/{running}").source
+
+
 def test_equal_titles_are_extended_by_the_line_that_differs(case: Case, ann: Browser) -> None:
     for host in "ab":
         case.pending(f"The disk is full\nSince noon.\nhost: shop-{host}")

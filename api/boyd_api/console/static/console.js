@@ -191,6 +191,7 @@
       let text = seconds > -1 ? `${span(seconds)} ago` : `in ${span(-seconds)}`;
       if ("due" in each.dataset && seconds > -1) text = seconds < 2 ? "now" : `was due ${text}`;
       if ("left" in each.dataset) text = seconds < 0 ? span(-seconds) : "0 s";
+      if ("lasts" in each.dataset) text = span(Math.max(seconds, 0));
       if (each.textContent !== text) each.textContent = text;
     }
   }
