@@ -63,8 +63,10 @@ def _zone(_ctx: click.Context, _param: click.Parameter, value: str | None) -> Zo
 
 
 def _labels(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
-    if value != VERIFIED and not Path(value).is_file():
-        raise click.BadParameter(f"there is no file {value!r}; `{VERIFIED}` means Boyd's verdicts")
+    path = Path(value)
+    if value != VERIFIED and (path.is_dir() or not path.exists()):
+        problem = f"{value!r} is a folder" if path.is_dir() else f"there is no file {value!r}"
+        raise click.BadParameter(f"{problem}; `{VERIFIED}` means Boyd's verdicts")
     return value
 
 

@@ -154,8 +154,10 @@ def test_options_that_exclude_each_other_are_refused(cli: Cli, place: Path) -> N
     records = cli.process("prove", *source(place), "--records", str(place / "month.csv"))
     verified = cli.process("prove", *source(place)[:4], "--labels", "verified")
     missing = cli.process("prove", *source(place)[:4], "--labels", "nowhere.csv")
+    folder = cli.process("prove", *source(place)[:4], "--labels", str(place))
 
     assert (records.returncode, verified.returncode, missing.returncode) == (2, 2, 2)
+    assert "is a folder" in folder.stderr
     assert "exclude each other" in records.stderr
     assert "needs the verdicts in Redis and archive" in verified.stderr
     assert "there is no file 'nowhere.csv'" in missing.stderr

@@ -235,6 +235,8 @@ def try_message(
     body = file.read(most + 1)
     if len(body) > most:
         raise click.BadParameter(f"it is longer than intake.max_body, {most} bytes")
+    if not body:
+        raise click.BadParameter(f"{file.name} is empty: save a message of the sender in it")
     chosen = name or Path(file.name).resolve().parent.name
     declared = _load_intakes(agent).get(chosen)
     kind = headers_by_name.get("content-type", "application/json")
@@ -243,8 +245,11 @@ def try_message(
         if declared is not None and headers_by_name:
             _check(settings, declared, headers_by_name, body)
         observations = parse_declared(declared, sent) if declared else parse(chosen, sent)
-    except (BadIntake, UnknownFormat) as error:
+    except BadIntake as error:
         output.stop(output.FAILED, f"{chosen}: {error}")
+    except UnknownFormat as error:
+        advice = "" if name else "the folder of the file names no format, so give --format: "
+        output.stop(output.FAILED, f"{advice}{error}")
     if not output.print_data(form, observations):
         _show_intake(observations)
 

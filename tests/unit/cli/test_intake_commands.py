@@ -64,6 +64,17 @@ def test_intake_try_refuses_bad_input_with_the_same_reason_as_the_api(tmp_path: 
         assert (shown.exit_code, why in shown.output) == (1, True)
 
 
+def test_intake_try_says_what_a_file_lacks(tmp_path: Path) -> None:
+    message = tmp_path / "saved.json"
+    message.write_bytes(MESSAGE.read_bytes())
+    for file, advice in (
+        ("/dev/null", "/dev/null is empty"),
+        (message, "names no format, so give --format"),
+        (tmp_path, "Is a directory"),
+    ):
+        assert advice in intake("try", file).output
+
+
 def test_the_list_has_formats_and_the_intakes_of_the_agent(agent: Path) -> None:
     rows = json.loads(intake("list", "--agent", agent, "-o", "json").stdout)
     found = {row["name"]: (row["from"], row["auth"]) for row in rows}
