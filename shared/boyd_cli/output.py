@@ -39,8 +39,8 @@ _NAME = 12
 #: The least width of all columns if omitting others does not help.
 _SCANT = 4
 
-#: The treatment of cells that do not fit: none, cut, or wrapped.
-Kind = Literal["whole", "cut", "prose"]
+#: The treatment of cells that do not fit: none, cut at the end or in the middle, or wrapped.
+Kind = Literal["whole", "cut", "id", "prose"]
 
 #: Exit statuses besides 0 (ok) and 2 (wrong usage, by click).
 FAILED = 1
@@ -94,6 +94,11 @@ def whole(name: str, drop: int = 0) -> Column:
 def label(name: str, least: int = _NAME, drop: int = 0) -> Column:
     """A column of names: cut to *least* if necessary."""
     return Column(name, "cut", least, drop)
+
+
+def long_id(name: str, least: int, drop: int = 0) -> Column:
+    """A column of ids that differ at their ends: cut in the middle if necessary."""
+    return Column(name, "id", least, drop)
 
 
 def sentence(name: str, least: int = _TEXT, drop: int = 0) -> Column:
@@ -171,6 +176,14 @@ def short_age(moment: datetime | None, now: datetime) -> str:
 def cut(text: str, width: int) -> str:
     """The text, ended by `…` if it is longer than *width*."""
     return text if len(text) <= width else text[: max(1, width) - 1].rstrip() + "…"
+
+
+def cut_middle(text: str, width: int) -> str:
+    """The text, with `…` in place of its middle if it is longer than *width*."""
+    if len(text) <= width:
+        return text
+    begin = width // 4
+    return f"{text[:begin]}…{text[len(text) - width + begin + 1 :]}"
 
 
 def short(id: str) -> str:
@@ -377,7 +390,9 @@ def fit_table(
         table.add_column(title, width=wide, no_wrap=not folded, overflow=overflow)
     for row in cells:
         colours = [_COLOURS.get(cell.split(" ")[0].rstrip(":,"), "") for cell in row]
-        table.add_row(*(Text(row[number], style=colours[number]) for number, _ in widths))
+        ids = {number for number, _ in widths if all_columns[number].kind == "id"}
+        texts = {n: cut_middle(row[n], wide) if n in ids else row[n] for n, wide in widths}
+        table.add_row(*(Text(text, style=colours[n]) for n, text in texts.items()))
     return table
 
 

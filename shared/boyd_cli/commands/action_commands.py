@@ -39,13 +39,13 @@ from boyd_cli.options import (
     period_options,
     wait_option,
 )
-from boyd_cli.output import label, sentence, whole
+from boyd_cli.output import label, long_id, sentence, whole
 from boyd_cli.terminal import Spinner
 from boyd_cli.views import iteration_view
 from boyd_cli.views.approval_view import fields_of, show_manifest
 
 EXECUTION_COLUMNS = (
-    *(label("execution", least=24), whole("started", drop=1), label("action")),
+    *(long_id("execution", least=24), whole("started", drop=1), label("action")),
     *(whole("state"), whole("effect"), label("target", drop=2)),
     *(whole("took", drop=4), label("host", drop=3), label("by", drop=5)),
 )
@@ -112,7 +112,7 @@ def actions() -> None:
 actions.add_command(executions)
 
 HOLD_COLUMNS = (
-    *(whole("action"), label("target"), whole("kind"), label("execution", least=17, drop=3)),
+    *(whole("action"), label("target"), whole("kind"), long_id("execution", least=17, drop=3)),
     *(whole("until"), label("or gone", drop=2), sentence("evidence", drop=1)),
 )
 
@@ -412,16 +412,16 @@ def _violation(result: ActionResult) -> str:
 
 
 PROCEDURE_COLUMNS = (
-    *(label("procedure", least=17), label("action"), label("target", drop=2), whole("started")),
+    *(long_id("procedure", least=17), label("action"), label("target", drop=2), whole("started")),
     *(sentence("progress", least=20), sentence("reason", drop=1)),
 )
 STEP_COLUMNS = (
     *(whole("step"), label("action"), whole("state"), whole("undone")),
-    *(label("execution", least=17, drop=1), sentence("detail", drop=2)),
+    *(long_id("execution", least=17, drop=1), sentence("detail", drop=2)),
 )
 
 TARGET_COLUMNS = (
-    *(label("target"), whole("state"), label("execution", least=17, drop=1)),
+    *(label("target"), whole("state"), long_id("execution", least=17, drop=1)),
     sentence("detail", least=20),
 )
 #: Characters of a bar.

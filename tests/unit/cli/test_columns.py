@@ -262,3 +262,18 @@ def test_a_date_in_a_column_says_no_more_than_needed(
     assert output.short_date(moment, now) == moment.strftime(shown)
     monkeypatch.setattr(output, "is_terminal", lambda: False)
     assert output.short_date(moment, now) == moment.astimezone().isoformat(" ")
+
+
+@pytest.mark.parametrize(
+    "columns", [action_commands.EXECUTION_COLUMNS, action_commands.PROCEDURE_COLUMNS]
+)
+def test_long_ids_that_differ_at_their_ends_look_different(columns: Sequence[Column]) -> None:
+    place = next(n for n, column in enumerate(columns) if column.kind == "id")
+    ids = [f"compensation:approval:{of}:drain{n}" for of in ("1a2b3c4d", "5e6f7a8b") for n in "12"]
+    rows = [["x" * 20] * len(columns) for _ in ids]
+    for row, id in zip(rows, ids, strict=True):
+        row[place] = id
+    table = output.fit_table(columns, rows, 80)
+    shown = {str(cell) for column in table.columns for cell in column.cells if "…" in str(cell)}
+
+    assert len([cell for cell in shown if cell.startswith("comp")]) == len(ids)
