@@ -125,6 +125,7 @@ _ENVIRONMENT = re.compile(r"(?i).*(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD)")
 _SLICE, _OVERLAP = 131_072, 32_768
 
 
+@lru_cache(maxsize=1024)
 def is_secret_name(name: str) -> bool:
     """Report whether the name of a variable of the environment suggests a secret."""
     return _ENVIRONMENT.fullmatch(name) is not None
@@ -334,11 +335,8 @@ def _redactor(
 def environment_secrets(environ: Mapping[str, str] | None = None) -> set[str]:
     """The values of environment variables with names of secrets."""
     variables = os.environ if environ is None else environ
-    return {
-        value.strip()
-        for name, value in variables.items()
-        if len(value.strip()) >= MIN_ENVIRONMENT and is_secret_name(name)
-    }
+    values = {variables[name].strip() for name in variables if is_secret_name(name)}
+    return {value for value in values if len(value) >= MIN_ENVIRONMENT}
 
 
 def _strings(value: Any) -> Iterator[str]:
