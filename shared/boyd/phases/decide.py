@@ -182,7 +182,8 @@ class _Deciding:
             self._veto(Refusal(by=block.by, reason=block.reason, action=self.decision.action))
 
     def _call(self, strategy: Strategy, function: str) -> Any:
-        ctx = self.ctx.context(strategy.plugin_id, strategy.id)
+        takes_ctx = strategy.takes(function, "ctx")
+        ctx = self.ctx.context(strategy.plugin_id, strategy.id) if takes_ctx else None
         return time_limit.call(
             lambda: strategy.call(function, situation=self.situation, ctx=ctx), strategy.timeout
         )

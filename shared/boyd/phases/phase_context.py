@@ -205,7 +205,7 @@ class PhaseContext:
         began = time.perf_counter()
         # What is read after the action decides nothing.
         by = "" if hook.name == "on_after_act" else f"{hook.plugin_id}.{hook.name}"
-        ctx = self.context(hook.plugin_id, by)
+        ctx = self.context(hook.plugin_id, by) if "ctx" in hook.taker.takes else None
         try:
             return time_limit.call(lambda: hook(ctx=ctx, **values), HOOK_TIMEOUT)
         except Veto as veto:
