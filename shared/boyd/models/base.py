@@ -38,12 +38,13 @@ def unstorable(value: Any) -> str | None:
     for _ in range(MAX_DEPTH + 1):
         below: list[Any] = []
         for item in layer:
-            if isinstance(item, dict):
-                below += item.values()
-            elif isinstance(item, list):
-                below += item
-            elif isinstance(item, (int, float)) and not -_TOO_LARGE < item < _TOO_LARGE:
-                return "it has a number that JSON cannot hold"
+            match item:
+                case dict():
+                    below += item.values()
+                case list():
+                    below += item
+                case int() | float() if not -_TOO_LARGE < item < _TOO_LARGE:
+                    return "it has a number that JSON cannot hold"
         if not below:
             return None
         layer = below

@@ -454,8 +454,9 @@ class Action(Component):
 
     def final_target(self, params: Mapping[str, Any]) -> str:
         """Name the target in validated *params*; where they are invalid, in *params* as given."""
-        with suppress(Exception):
-            params = params_to_json(validate(self, params))
+        if self.target:
+            with suppress(Exception):
+                params = params_to_json(validate(self, params))
         return self.target_of(params)
 
 

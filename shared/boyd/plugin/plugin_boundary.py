@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from os import getpid  # that of `os` takes longer in a replay, which watches it
 from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -46,7 +47,7 @@ def contain(function: Callable[[], _R]) -> _R:
     Raises:
         Exited: it raised what is no `Exception`.
     """
-    process = os.getpid()
+    process = getpid()
     try:
         return function()
     except (Exception, Overrun):
@@ -63,7 +64,7 @@ def contain(function: Callable[[], _R]) -> _R:
     except BaseException as error:
         raise Exited(error) from error
     finally:
-        if os.getpid() != process:  # Not by logging: threads that are not here may lock it.
+        if getpid() != process:  # Not by logging: threads that are not here may lock it.
             end = message_of(sys.exc_info()[1] or "it returned").encode("utf-8", "replace")
             os.write(2, b"boyd: ended a process that a plugin forked: " + end + b"\n")
             os._exit(1)
@@ -123,7 +124,7 @@ def own_copy(value: Any) -> Any:
     if type(value) in _SCALARS:
         return value
     if isinstance(value, dict):
-        return {key: own_copy(item) for key, item in value.items()}
+        return {k: item if type(item) in _SCALARS else own_copy(item) for k, item in value.items()}
     if isinstance(value, list):
         return [own_copy(item) for item in value]
     if isinstance(value, BaseModel):
