@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from typing import Any
 
 from boyd.agent import Agent
 from boyd.models import ActionResult, Autonomy, Decision, Gate, LoopResult, PluginVersion, Problem
@@ -34,12 +35,12 @@ def judge(
     doubt = _observer_doubt(shadow.agent, record, past is not None) if is_recorded else None
     if past is not None:
         past.begin(record)
-    judgement = _compare(shadow, record, is_recorded, doubt, past)
+    fields = _compare(shadow, record, is_recorded, doubt, past)
     if past is not None:
-        judgement = judgement.patched({"diverged": next(iter(past.diverged), None)})
-    if shadow.situation is None or doubt:
-        return judgement
-    return judgement.patched({"anomalies": shadow.situation.anomalies})
+        fields["diverged"] = next(iter(past.diverged), None)
+    if shadow.situation is not None and not doubt:
+        fields["anomalies"] = shadow.situation.anomalies
+    return ReplayedIteration(**fields)
 
 
 def _compare(
@@ -48,30 +49,29 @@ def _compare(
     is_recorded: bool,
     observer_doubt: str | None,
     past: CarriedPast | None,
-) -> ReplayedIteration:
-    judgement = ReplayedIteration(iteration=record.id, at=record.ended_at, ended=_ending(record))
+) -> dict[str, Any]:
+    fields = dict[str, Any](iteration=record.id, at=record.ended_at, ended=_ending(record))
     try:
-        before = course_of(shadow.agent, record) if is_recorded else _nothing()
-        judgement = judgement.patched({"before": before})
+        fields["before"] = course_of(shadow.agent, record) if is_recorded else _nothing()
         replayed = shadow.replay(record, past)
     except CannotTell as unknown:
-        if judgement.before is None and past is not None:
+        if "before" not in fields and past is not None:
             _carry_state(past, shadow, record)
-        return judgement.patched({"differences": ["cannot tell"], "why": str(unknown)})
+        return {**fields, "differences": ["cannot tell"], "why": str(unknown)}
     if past is not None:
         _carry_execution(past, shadow.agent, record, replayed)
     after = course(shadow.agent, replayed.decision, replayed.trace, replayed.gate)
-    differences = list(_differences(before, after, shadow.agent))
+    differences = list(_differences(fields["before"], after, shadow.agent))
     errors = _new_errors(replayed.problems, record)
     if errors:
         differences.append("error")
-        judgement = judgement.patched({"why": errors[0]})
+        fields["why"] = errors[0]
     # What the gate lets pass newly is reported, whatever might have stopped it afterwards.
     doubt = replayed.doubt or observer_doubt
     if doubt and "newly automatic" not in differences:
         differences.append("cannot tell")
-        judgement = judgement.patched({"why": doubt})
-    return judgement.patched({"after": after, "differences": differences})
+        fields["why"] = doubt
+    return {**fields, "after": after, "differences": differences}
 
 
 def _carry_state(past: CarriedPast, shadow: Shadow, record: LoopResult) -> None:

@@ -145,6 +145,7 @@ class WrittenState:
     Attributes:
         past: what iterations before have left.
         recorded: digests of what the recorded iteration has written, by plugin.
+        seen: what earlier stages have written.
     """
 
     def __init__(
@@ -152,26 +153,22 @@ class WrittenState:
     ) -> None:
         self.past: StatePast = past or RecordedPast()
         self.recorded = recorded or {}
-        self._seen: dict[tuple[str, str], StateWrite] = {}
+        self.seen: dict[tuple[str, str], StateWrite] = {}
         self._fresh: dict[tuple[str, str], StateWrite] = {}
 
     def next_stage(self) -> None:
         """Begin another stage."""
-        self._seen |= self._fresh
+        self.seen |= self._fresh
         self._fresh.clear()
 
     def write(self, plugin_id: str, key: str, write: StateWrite) -> None:
         """Keep a value."""
         self._fresh[plugin_id, key] = write
 
-    def of_earlier_stages(self, plugin_id: str) -> dict[str, Any]:
-        """The values of a plugin by key."""
-        return {key: item.value for (owner, key), item in self._seen.items() if owner == plugin_id}
-
     @property
     def all(self) -> dict[tuple[str, str], StateWrite]:
         """The last write to each key."""
-        return self._seen | self._fresh
+        return self.seen | self._fresh
 
 
 class Playback:
@@ -197,7 +194,7 @@ class Playback:
         self._at = at
         self._reads: dict[tuple[str, str], list[Read]] = {}
         self._written = written
-        self._own: dict[str, Any] = {}
+        self._own: dict[str, StateWrite] = {}
         self._recalled: set[tuple[str, str]] = set()
         self._reread: set[str] = set()
         self._set_values: dict[str, list[Any]] = {}
@@ -261,9 +258,9 @@ class Playback:
         Raises:
             UnrecordedRead: it is not known.
         """
-        for written in (self._own, self._written.of_earlier_stages(self._plugin_id)):
-            if key in written:
-                return self._read_back(key, written[key])
+        written = self._own.get(key) or self._written.seen.get((self._plugin_id, key))
+        if written:
+            return self._read_back(key, written.value)
         carried = self._past_value(key)
         if carried is not Missing.NOT_CARRIED:
             return carried
@@ -300,7 +297,7 @@ class Playback:
 
     def write(self, key: str, write: StateWrite) -> None:
         """Keep a value of the state."""
-        self._own[key] = write.value
+        self._own[key] = write
         self._set_values.setdefault(key, []).append(write.value)
         self._written.write(self._plugin_id, key, write)
 

@@ -106,7 +106,8 @@ class ActionGuard:
         self.judging = False
         #: Whether this process makes another one of itself.
         self.is_forking = False
-        sys.addaudithook(self._check_event)
+        # Python asks a hook for an attribute at each event, which takes a method longer.
+        sys.addaudithook(partial(ActionGuard._check_event, self))
 
     def _check_event(self, event: str, args: tuple[object, ...]) -> None:
         if event == "open":

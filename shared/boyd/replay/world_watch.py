@@ -85,7 +85,7 @@ _PYTHON_READERS: dict[CodeType, str] = {
     logging.LogRecord.__init__.__code__: "the time of a log record",
     logging.makeLogRecord.__code__: "the time of a log record",
 }
-#: The first lines of that code: to look up code itself means to hash all its constants.
+#: The first lines of that code, where a call is: to look up code means to hash its constants.
 _LINES = {code.co_firstlineno for code in (*_PYTHON_READERS, _SEED)}
 #: Modules that look at the world without telling the component.
 _SILENT = ("importlib", "zipimport", "linecache", "logging", "warnings", "traceback", "zoneinfo")
@@ -184,7 +184,7 @@ class _CallWatch:
         """Refuse a call that reads what was not recorded."""
         if event == "c_call":
             read = self._native_read(frame, function)
-        elif event == "call" and frame.f_code.co_firstlineno in _LINES:
+        elif event == "call" and frame.f_lineno in _LINES:
             read = self._read(frame)
         else:
             return
