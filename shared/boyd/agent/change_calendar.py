@@ -17,6 +17,8 @@ _FREQUENCIES = ("DAILY", "WEEKLY", "MONTHLY", "YEARLY")
 _WITHIN_A_DAY = ("BYHOUR", "BYMINUTE", "BYSECOND")
 #: Consecutive freezes that are followed to find the end of all.
 _MOST_EVENTS = 50
+#: The most by which the clocks of a zone change.
+_CHANGE = timedelta(hours=3)
 
 
 class CalendarError(ValueError):
@@ -83,15 +85,11 @@ class ChangeCalendar:
             raise CalendarError(f"{self.path}: {problem}")
 
         def freezes_at(at: datetime) -> list[ChangeFreeze]:
-            local = at.astimezone(self._zone)
             try:
-                events = query.between(local, local + timedelta(seconds=1))
+                events = events_at(query, at, self._zone)
             except Exception as error:  # noqa: BLE001 - whatever an event's values make the library raise
                 raise CalendarError(f"{self.path}: {type(error).__name__}: {error}") from None
-            freezes = [
-                self._freeze(event) for event in events if event.get("STATUS") != "CANCELLED"
-            ]
-            return [freeze for freeze in freezes if freeze.until > at]
+            return [self._freeze(event) for event in events]
 
         return freezes_at
 
@@ -109,12 +107,22 @@ class ChangeCalendar:
 
     def _freeze(self, event: Any) -> ChangeFreeze:
         title = " ".join(str(event.get("SUMMARY", "")).split())[:200]
-        return ChangeFreeze(title or "without a title", self._moment(event.end))
+        return ChangeFreeze(title or "without a title", _moment(event.end, self._zone))
 
-    def _moment(self, at: date) -> datetime:
-        if not isinstance(at, datetime):
-            at = datetime.combine(at, time())
-        return (at if at.tzinfo else at.replace(tzinfo=self._zone)).astimezone(UTC)
+
+def events_at(calendar: Any, at: datetime, zone: ZoneInfo) -> list[Any]:
+    """The events of a calendar at that time; their times without a zone are in *zone*."""
+    local = at.astimezone(zone)
+    # The library compares wall clocks, which show some times twice and others never.
+    around = calendar.between(local - _CHANGE, local + _CHANGE)
+    events = [event for event in around if event.get("STATUS") != "CANCELLED"]
+    return [each for each in events if _moment(each.start, zone) <= at < _moment(each.end, zone)]
+
+
+def _moment(at: date, zone: ZoneInfo) -> datetime:
+    if not isinstance(at, datetime):
+        at = datetime.combine(at, time())
+    return (at if at.tzinfo else at.replace(tzinfo=zone)).astimezone(UTC)
 
 
 def parse_calendar(raw: bytes) -> Any:

@@ -63,6 +63,26 @@ def test_freezes_follow_their_rules_and_the_local_clock(
     assert (freeze and (freeze.title, freeze.until)) == (found and (found[0], at(found[1])))
 
 
+@pytest.mark.parametrize("zone", [f";TZID={VIENNA}", ""])
+@pytest.mark.parametrize(
+    ("day", "time", "is_frozen"),
+    [
+        # Clocks show the hour from two to three twice: the freeze begins in the first.
+        ("20261025", "2026-10-25T00:29", False),
+        ("20261025", "2026-10-25T00:30", True),
+        ("20261025", "2026-10-25T01:15", True),
+        # They never show that hour: it begins as if they had not changed yet.
+        ("20260329", "2026-03-29T01:15", False),
+        ("20260329", "2026-03-29T01:30", True),
+    ],
+)
+def test_a_freeze_lasts_through_a_change_of_clocks(
+    zone: str, day: str, time: str, is_frozen: bool, tmp_path: Path
+) -> None:
+    night = event(f"DTSTART{zone}:{day}T023000", f"DTEND{zone}:{day}T080000")
+    assert (calendar(tmp_path, night).freeze(at(time)) is not None) == is_frozen
+
+
 def test_a_freeze_ends_when_no_other_one_follows(tmp_path: Path) -> None:
     first = event("DTSTART:20260601T100000Z", "DTEND:20260601T110000Z", title="first")
     second = event("DTSTART:20260601T110000Z", "DTEND:20260601T130000Z", title="second")

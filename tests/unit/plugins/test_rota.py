@@ -94,6 +94,22 @@ def test_those_on_call_are_asked_by_day_and_by_night(tmp_path: Path) -> None:
     assert recipients_of(night) == ["ops/1"], "it is nine in the evening in Vienna in summer"
 
 
+def test_a_shift_begins_once_in_an_hour_that_clocks_show_twice(tmp_path: Path) -> None:
+    shifts = "".join(
+        f"BEGIN:VEVENT\nUID:{who}\nDTSTAMP:20260101T000000Z\nSUMMARY:{who}\n"
+        f"DTSTART;TZID=Europe/Vienna:{start}\nDTEND;TZID=Europe/Vienna:{end}\nEND:VEVENT\n"
+        for who, start, end in (
+            ("eve", "20261024T200000", "20261025T023000"),
+            ("bob", "20261025T023000", "20261025T200000"),
+        )
+    )
+    text = f"BEGIN:VCALENDAR\nVERSION:2.0\nPRODID:-//test//EN\n{shifts}END:VCALENDAR\n"
+    rota = {**calendar(tmp_path, text), "timezone": "Europe/Vienna"}
+    told = rig(group("ops", "eve", "bob", rota=rota))
+    told.clock.time = datetime(2026, 10, 25, 1, 15, tzinfo=UTC)
+    assert recipients_of(told) == ["ops/1"]
+
+
 @pytest.mark.parametrize(
     ("names", "person", "matches"),
     [

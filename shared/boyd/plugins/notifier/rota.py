@@ -7,7 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from datetime import date, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 import requests
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
 
-from boyd.agent.change_calendar import MAX_BYTES, CalendarError, parse_calendar
+from boyd.agent.change_calendar import MAX_BYTES, CalendarError, events_at, parse_calendar
 from boyd.errors import ConfigError
 from boyd.plugin import Secret
 from boyd.settings.schedules import check_zone
@@ -129,12 +129,9 @@ class Rota(BaseModel):
             return RotaError(f"it is not {form}: {type(error).__name__}")
 
     def _in_calendar(self, at: datetime, http: Session, timeout: float) -> Iterator[str]:
-        local = at.astimezone(ZoneInfo(self.timezone))
-        for event in parse_calendar(self._raw(http, timeout)).between(
-            local, local + timedelta(seconds=1)
-        ):
-            if event.get("STATUS") != "CANCELLED" and not _has_ended(event.end, local):
-                yield from _people_of(event)
+        calendar = parse_calendar(self._raw(http, timeout))
+        for event in events_at(calendar, at, ZoneInfo(self.timezone)):
+            yield from _people_of(event)
 
     def _raw(self, http: Session, timeout: float) -> bytes:
         assert self.calendar is not None
@@ -161,12 +158,6 @@ def _people_of(event: Any) -> Iterator[str]:
     for attendee in attendees if isinstance(attendees, list) else [attendees]:
         yield re.sub(r"^mailto:", "", str(attendee), flags=re.IGNORECASE)
         yield str(attendee.params.get("CN", ""))
-
-
-def _has_ended(end: date, local: datetime) -> bool:
-    if not isinstance(end, datetime):
-        return end <= local.date()
-    return (end if end.tzinfo else end.replace(tzinfo=local.tzinfo)) <= local
 
 
 def _body(response: requests.Response) -> bytes:
