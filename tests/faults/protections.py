@@ -156,7 +156,6 @@ PROTECTIONS = (
         "unit/phases/test_act.py",
         ("test_an_execution_happens_once_however_often_it_is_asked_for",),
         scenario="effect",
-        backed_by="an act phase that lost its worker while executing needs no other worker to end",
     ),
     Protection(
         "P1",
@@ -700,7 +699,7 @@ PROTECTIONS = (
         "",
         "unit/runtime/test_sweeper.py",
         ("test_a_phase_is_left_only_by_who_has_entered_it",),
-        scenario="effect",
+        backed_by="the epoch of a phase fences who was taken for lost",
     ),
     Protection(
         "P9",
@@ -721,6 +720,17 @@ PROTECTIONS = (
         "unit/runtime/test_sweeper.py",
         ("test_a_batch_is_completed_only_under_its_attempt",),
         scenario="slots",
+        backed_by="only who has entered a batch may complete it",
+    ),
+    Protection(
+        "P9",
+        "only who has entered a batch may complete it",
+        f"{LUA}/complete_batch.lua",
+        " or (entered or '') ~= worker then",
+        " then",
+        "unit/runtime/test_sweeper.py",
+        ("test_a_batch_is_completed_only_under_its_attempt",),
+        backed_by="a batch is completed under its attempt only",
     ),
     Protection(
         "P9",

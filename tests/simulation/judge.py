@@ -13,14 +13,15 @@ from typing import Any
 from boyd import naming
 from boyd.messaging.celery_app import JOB
 from boyd.models import ActionResult, ProcedureRecord
-from simulation.scenarios import STEPS, TICKS
+from simulation.scenarios import OBSERVERS, STEPS, TICKS
 from simulation.world import BEGIN, OF_MESSAGES, OF_PROCESSES, Answer, Effect, World
 
 #: Seconds within which an action whose only worker has crashed is reported: those that
 #: docs/protocol.md derives, and those until the client asks again and the iteration is completed.
 REPORT = 4.95 + 2.0
-#: Seconds within which a lost message is sent again, as docs/protocol.md derives.
-RESEND = 3.95
+#: Seconds within which a lost message is sent again while all processes live, as docs/protocol.md
+#: derives, and those that the commands of a sweep take.
+RESEND = 3.2 + 0.1
 #: Seconds by which the answer of Redis may come after its clock has decided.
 MARGIN = 0.05
 #: Seconds by which a beat that estimates the clock of Redis may be ahead of it.
@@ -57,6 +58,7 @@ class Judge:
             *self._notices(),
             *self._procedures(),
             *self._slots(),
+            *self._observers(),
             *self._late_reports(),
             *self._late_messages(),
         ]
@@ -234,6 +236,16 @@ class Judge:
             if times > 1:
                 yield f"beats started {times} iterations at {TICKS.begin(slot) / 1000 - BEGIN:g} s"
 
+    def _observers(self) -> Iterator[str]:
+        """An iteration says of each observer what it saw or why not, until it has once failed."""
+        left = set(OBSERVERS)
+        for iteration, answer in self._answers["observers"]:
+            failed, told = answer.value
+            left -= set(failed)  # from now on it may be left alone for a while
+            silent = left - set(told)
+            if silent:
+                yield f"iteration {iteration} does not tell of {', '.join(sorted(silent))}"
+
     def _notices(self) -> Iterator[str]:
         calls = {effect.execution for effect in self.world.effects if effect.kind == "call"}
         for approval, answer in self._answers["notices"]:
@@ -304,7 +316,7 @@ class Judge:
             if at > lost_at and (other.name, other.args[:-1]) == (message.name, message.args[:-1])
         )
         delay = min(next(again, inf), self.world.now) - lost_at
-        if message.name != JOB and delay > RESEND + MARGIN:
+        if message.name != JOB and delay > RESEND:
             yield f"{message.name} {message.args} was lost, and came again after {delay:.1f} s"
 
 

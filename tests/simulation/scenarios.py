@@ -24,7 +24,7 @@ from boyd import (
     observer,
     strategy,
 )
-from boyd.errors import RollbackRefused, StoreError
+from boyd.errors import RollbackRefused, StoreError, Veto
 from boyd.models import (
     Actor,
     ApprovalItem,
@@ -46,13 +46,17 @@ from simulation.edges import SimulatedDispatcher, start_beat, start_worker
 from simulation.world import EffectKind, World
 
 _T = TypeVar("_T")
-#: Seconds that an action takes; some outlast a lease.
-DURATIONS = (0.0, 0.05, 0.3, 4.0)
+#: Seconds that an action takes; some outlast a lease, or several.
+DURATIONS = (0.0, 0.05, 0.3, 4.0, 12.0)
+#: Seconds that any other function of a plugin takes.
+MOMENTS = (0.0, 0.0, 0.01, 0.2)
 #: The verdicts on what an action has done.
 EFFECTS: tuple[EffectName, ...] = ("effective", "worse")
 #: Seconds of a slot in which beats start one iteration.
 INTERVAL = 2.0
 TICKS = Ticks.of("sim", INTERVAL)
+#: The observers that each of those iterations has.
+OBSERVERS = ("ticking:first", "ticking:second")
 #: The steps of the procedure, in order.
 STEPS = ("drain", "renew", "fill")
 
@@ -67,6 +71,11 @@ class Outside:
         self.note("begin", str(execution), target)
         self.world.sleep(self.world.random.choice(DURATIONS))
         self.note("end", str(execution), target)
+
+    def call(self, name: str) -> None:
+        """Do something once that changes nothing, and may take a moment."""
+        self.note("call", name)
+        self.world.sleep(self.world.random.choice(MOMENTS))
 
     def note(self, kind: EffectKind, execution: str, target: str = "") -> None:
         """Do something that takes no time."""
@@ -84,7 +93,7 @@ class Asking(Plugin):
     @strategy()
     def propose(self, ctx: Context) -> Decision:
         """Always write."""
-        OUTSIDE.note("call", f"strategy of {ctx.iteration}")
+        OUTSIDE.call(f"strategy of {ctx.iteration}")
         return Decision(action="asking:write", rationale="it is time", confidence=1)
 
     @action(autonomy="approval-required", timeout=20)
@@ -100,7 +109,7 @@ class Paging(Plugin):
     id = "paging"
 
     def on_approval(self, approval: ApprovalItem, stage: str) -> None:
-        OUTSIDE.note("call", f"notice {stage} of {approval.id}")
+        OUTSIDE.call(f"notice {stage} of {approval.id}")
 
 
 class Way(BaseModel):
@@ -114,10 +123,13 @@ class Restarting(Plugin):
 
     id = "restarting"
 
+    def on_loop_start(self, ctx: Context) -> None:
+        OUTSIDE.call(f"start of {ctx.iteration}")
+
     @strategy()
     def decide(self, ctx: Context) -> Decision:
         """Always restart, each time in another way."""
-        OUTSIDE.note("call", f"strategy of {ctx.iteration}")
+        OUTSIDE.call(f"strategy of {ctx.iteration}")
         way: JsonObject = {"way": OUTSIDE.world.random.getrandbits(32)}
         return Decision(
             action="restarting:restart", params=way, rationale="it is time", confidence=1
@@ -140,6 +152,11 @@ class Restarting(Plugin):
         verdict = OUTSIDE.world.random.choice(EFFECTS)
         OUTSIDE.note("look", verdict, "service")
         return EffectVerdict(verdict=verdict, evidence="it was looked at")
+
+    def on_before_act(self, ctx: Context) -> None:
+        # Of two people who order the same, both hear what comes of it.
+        if ctx.iteration and OUTSIDE.world.random.random() < 0.3:
+            raise Veto("it is a bad moment")
 
     @endpoint("POST", "/knock")
     def knock(self) -> str:
@@ -195,17 +212,16 @@ class Ticking(Plugin):
     id = "ticking"
 
     @observer(queue="act")
-    def first(self, ctx: Context) -> Observation:
-        """Observe something that takes a moment."""
-        OUTSIDE.note("call", f"first observer of {ctx.iteration}")
-        OUTSIDE.world.sleep(0.2)
-        return Observation(source="a", type="state", data={})
+    def first(self, ctx: Context) -> list[Observation]:
+        """Observe something."""
+        OUTSIDE.call(f"first observer of {ctx.iteration}")
+        return [Observation(source="a", type="state", data={})]
 
     @observer()
-    def second(self, ctx: Context) -> Observation:
+    def second(self, ctx: Context) -> list[Observation]:
         """Observe something else."""
-        OUTSIDE.note("call", f"second observer of {ctx.iteration}")
-        return Observation(source="b", type="state", data={})
+        OUTSIDE.call(f"second observer of {ctx.iteration}")
+        return [Observation(source="b", type="state", data={})]
 
 
 @dataclass(frozen=True)
@@ -229,7 +245,7 @@ class Scenario:
     def populate(self, world: World, agent: Agent) -> None:
         """Start the processes and clients; in some worlds only one worker executes actions."""
         OUTSIDE.world = world
-        second = world.random.choice((queues.DEFAULT, (queues.LOOP,)))
+        second = world.random.choice((queues.DEFAULT, queues.DEFAULT, (queues.LOOP,)))
         world.add("worker-1", partial(start_worker, world, queues.DEFAULT))
         world.add("worker-2", partial(start_worker, world, second))
         for number in range(1, world.random.choice(self.beats) + 1):
@@ -332,7 +348,7 @@ def _approval_clients(world: World, agent: Agent) -> None:
             responder.start(partial(_respond, verdict, item.id, at))
         if "paging" in agent.host.plugins:
             Client(world, agent, "receiver").start(partial(_await_notices, item.id))
-        if world.random.random() < 0.5:
+        if world.random.random() < 0.7:
             Client(world, agent, "carol").start(_freeze)
         if world.random.random() < 0.4:
             at = (left or 2.0) + world.random.uniform(-0.3, 0.6)
@@ -630,6 +646,10 @@ def _wait_for_slots(client: Client) -> None:
     for number in range(1, last + 2):
         result = client.poll(lambda: client.store.history.get(number))  # noqa: B023
         client.tell(f"iteration {number}", (result.trigger, result.started_at.timestamp()))
+        failed = sorted({problem.id for problem in result.observer_errors})
+        told = [run.id for run in result.observer_runs] + [each.id for each in result.not_due]
+        if result.error is None:
+            client.tell(f"observers {number}", (failed, sorted({*failed, *told})))
 
 
 # One action that waits for an approval, is verified and undone: small enough to try everything.
@@ -670,6 +690,6 @@ SCENARIOS = {
         Scenario("effect", _restarting_agents, _effect_clients),
         Scenario("proposers", _restarting_agents, _proposer_clients),
         Scenario("procedure", _farming_agents, _procedure_clients),
-        Scenario("slots", _ticking_agents, _slot_clients, beats=(1, 2, 2)),
+        Scenario("slots", _ticking_agents, _slot_clients, beats=(1, 1, 2)),
     )
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from random import Random
 from typing import get_args
@@ -29,26 +29,29 @@ DOUBTS = {
     *("cancel_call", "cancel_run", *RECOVERY),
 }
 MESSAGE_NAMES = {JOB, *TASKS.values()}
-#: Seconds of a fault: short of a lease, and beyond leases and the heartbeats of a worker.
-SHORT, LONG = 2.5, 13.0
-#: Seconds until a crashed process is started again.
-SOON, LATE = 0.3, 40.0
+#: Ranges of the seconds of a fault: short of a lease, and beyond leases and the heartbeats of a
+#: worker; until a crashed process is started again; of an outage; and of a step of the clock of
+#: Redis, back by any time, and ahead by less than that for which the lease of a live worker holds.
+SHORT, LONG = ((0.3, 3.0),), ((3.5, 15.5),)
+SOON, LATE = ((0.2, 0.4),), ((30.0, 50.0),)
+OUTAGES = ((0.8, 1.2), (3.0, 8.0), (24.0, 36.0))
+STEPS_OF_CLOCK = ((-4000.0, -3000.0), (-36.0, -24.0), (-3.0, -2.0), (0.8, 1.2))
+NONE = ((0.0, 0.0),)
+#: A kind of fault, and ranges of its seconds, each as likely as the others.
+_Way = tuple[FaultKind, Sequence[tuple[float, float]]]
 #: How faults come: to functions of plugins, to messages, and to commands. Of the copies of a
-#: message some come at the same time. The clock of Redis steps back by any time, and ahead by less
-#: than that for which the lease of a live worker always holds.
-AT_EFFECTS: tuple[tuple[FaultKind, float], ...] = (
+#: message some come at the same time.
+AT_EFFECTS: tuple[_Way, ...] = (
     *(("crash before", SOON), ("crash before", LATE), ("pause", SHORT), ("pause", LONG)),
-    *(("cut off", SHORT), ("cut off", LONG), ("outage", 1.0), ("outage", 6.0)),
-    *(("outage", 30.0), ("clock", -3600.0), ("clock", -30.0), ("clock", -SHORT)),
-    ("clock", 1.0),
+    *(("cut off", SHORT), ("cut off", LONG), ("outage", OUTAGES), ("clock", STEPS_OF_CLOCK)),
 )
-AT_MESSAGES: tuple[tuple[FaultKind, float], ...] = (
-    *(("drop", 0.0), ("repeat", 0.0), ("repeat", SHORT), ("delay", SHORT), ("delay", LONG)),
+AT_MESSAGES: tuple[_Way, ...] = (
+    *(("drop", NONE), ("repeat", NONE), ("repeat", SHORT), ("delay", SHORT), ("delay", LONG)),
     *(("crash before", SOON), ("crash after", LATE)),
 )
-AT_COMMANDS: tuple[tuple[FaultKind, float], ...] = (
+AT_COMMANDS: tuple[_Way, ...] = (
     *(*AT_EFFECTS, ("crash after", SOON), ("crash after", LATE), ("stall", SHORT)),
-    *(("stall", LONG), ("refuse", 0.0), ("lose answer", 0.0)),
+    *(("stall", LONG), ("refuse", NONE), ("lose answer", NONE)),
 )
 #: One of so many schedules has no fault.
 FAULTLESS = 8
@@ -122,14 +125,10 @@ def plan(scenario: Scenario, seed: int) -> Iterator[Fault]:
     if seed % FAULTLESS == 0:
         return
     shuffle, position = divmod(seed - seed // FAULTLESS, len(_cards(scenario)))
-    fault = _fault(dice, _deck(scenario, shuffle)[position])
-    yield fault
-    for _ in range(dice.choice((0, 0, 0, 1, 1, 2))):
-        if dice.random() < 0.3:  # whoever comes there next has the same
-            fault = replace(fault, number=fault.number + 1)
-        else:
-            fault = _fault(dice, dice.choice(_cards(scenario)))
-        yield fault
+    card = _deck(scenario, shuffle)[position]
+    for _ in range(dice.choice((1, 1, 1, 2, 2, 3))):
+        yield from _faults(dice, card, dice.choice((1, 1, 2, 3)))
+        card = dice.choice(_cards(scenario))
 
 
 def run_all(scenario: Scenario, seed: int, preemptions: int) -> Iterator[Outcome]:
@@ -176,7 +175,7 @@ def _crashes(point: str, number: int) -> Iterator[Fault]:
 
 
 #: A point, how often a world comes to it, and how a fault comes there: one of these ways.
-_Card = tuple[str, int, Sequence[tuple[FaultKind, float]]]
+_Card = tuple[str, int, Sequence[_Way]]
 
 
 @cache
@@ -198,18 +197,20 @@ def _deck(scenario: Scenario, shuffle: int) -> Sequence[_Card]:
     return cards
 
 
-def _ways(point: str) -> Sequence[tuple[FaultKind, float]]:
+def _ways(point: str) -> Sequence[_Way]:
     if point in get_args(EffectKind):
         return AT_EFFECTS
     return AT_MESSAGES if point in MESSAGE_NAMES else AT_COMMANDS
 
 
-def _fault(dice: Random, card: _Card) -> Fault:
+def _faults(dice: Random, card: _Card, times: int) -> Iterator[Fault]:
+    """The fault of a card, for so many in turn who come to its point: a step may lose them all."""
     point, count, ways = card
-    kind, seconds = dice.choice(ways)
+    kind, ranges = dice.choice(ways)
     # Early more often than late: what comes late has less that it can disturb.
-    number = min(dice.randint(1, count), dice.randint(1, count))
-    return Fault(kind, point, number, round(seconds * dice.uniform(0.8, 1.2), 3))
+    first = min(dice.randint(1, count), dice.randint(1, count))
+    for number in range(first, first + times):
+        yield Fault(kind, point, number, round(dice.uniform(*dice.choice(ranges)), 3))
 
 
 @cache
