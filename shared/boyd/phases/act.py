@@ -51,7 +51,7 @@ from boyd.phases.gate import conclude, judge, refuse
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.phases.verify import check_before
 from boyd.plugin import Context, Procedure
-from boyd.plugin.plugin_boundary import params_to_json, validate
+from boyd.plugin.plugin_boundary import params_to_json, validate, with_defaults
 from boyd.settings.secret_references import SCHEME
 
 _UNGRANTED = "the grant to run alone in such situations has ended"
@@ -601,7 +601,7 @@ class _Attempt:
             decision=decision.patched({"requires_approval": True}),
             action_id=action.id,
             action_name=action.title,
-            params=decision.params,
+            params=with_defaults(action, decision.params),
             risk=max(action.risk, decision.risk, key=LEVELS.index),
             reversibility="unknown" if request.undoes else action.reversibility,
             # Models report no confidence.

@@ -116,6 +116,24 @@ def params_to_json(params: Any) -> JsonObject:
     return checked
 
 
+def with_defaults(action: HasParams, params: JsonObject) -> JsonObject:
+    """Valid *params* with the fixed scalar defaults of the action's model written out.
+
+    Params that mean the same are then equal. A model that validates them to something else, or to
+    something else each time, gets *params* as they are.
+    """
+    if action.params is None:
+        return params
+    whole = params_to_json(validate(action, params))
+    names = {
+        field.serialization_alias or field.alias or name
+        for name, field in action.params.model_fields.items()
+        if type(field.default) in _SCALARS and field.default is not None
+    }
+    filled = {name: whole[name] for name in names & whole.keys() - params.keys()} | params
+    return filled if params_to_json(validate(action, filled)) == whole else params
+
+
 def own_copy(value: Any) -> Any:
     """A copy of models, lists and dictionaries, which shares nothing with *value* that can change.
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import uuid
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from boyd import ActionResult, Agent, Veto
 from boyd.models import ApprovalItem, Autonomy, Fence
@@ -177,6 +178,60 @@ def test_params_changed_after_the_approval_are_not_executed() -> None:
     assert result is not None
     assert "differ from those that were approved" in (result.error or "")
     assert recorder.calls == []
+
+
+class Fixed(BaseModel):
+    """Params with a fixed default, and an empty one."""
+
+    host: str
+    grace: int = Field(default=5, alias="graceSeconds")
+    note: str | None = None
+
+
+class Random(Fixed):
+    """The same with a default that is another each time."""
+
+    token: str = Field(default_factory=lambda: uuid.uuid4().hex)
+
+
+@pytest.mark.parametrize("more", [{}, {"graceSeconds": 5}])
+def test_params_with_their_defaults_written_out_are_the_same(more: dict[str, Any]) -> None:
+    params: list[dict[str, Any]] = [{"host": "web"}, {"host": "web", **more}]
+    drain = Recorder().action(autonomy=GATED, params=Fixed)
+    lab = Lab(agent(Strategy(name="s", decide=lambda: choice(params=params.pop(0))), drain))
+    lab.run()
+    lab.run()
+    [item] = lab.store.approvals.page(10).pending
+
+    assert (item.params, item.seen) == ({"host": "web", "graceSeconds": 5}, 2)
+
+
+def test_an_approved_action_keeps_the_default_that_was_approved() -> None:
+    recorder = Recorder()
+    lab = Lab(
+        agent(
+            chooses(choice(params={"host": "web"})),
+            recorder.action(autonomy=GATED, params=Fixed),
+        )
+    )
+    lab.run()
+    item = pending_item(lab)
+
+    class Later(Fixed):
+        grace: int = Field(default=5000, alias="graceSeconds")
+
+    later = Lab(agent(recorder.action(autonomy=GATED, params=Later)), client=lab.client)
+    later.resolver.answer(item.id, "approved", person("ann"))
+    later.deliver()
+    [called] = recorder.calls
+    assert called.grace == 5
+
+
+def test_params_that_are_others_each_time_are_proposed_as_they_are() -> None:
+    drain = Recorder().action(autonomy=GATED, params=Random)
+    lab = Lab(agent(chooses(choice(params={"host": "web"})), drain))
+    lab.run()
+    assert pending_item(lab).params == {"host": "web"}
 
 
 def test_a_freeze_refuses_what_was_approved_before() -> None:
