@@ -6,7 +6,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from os import getpid  # that of `os` takes longer in a replay, which watches it
 from typing import Any, Protocol, TypeVar
 
@@ -124,14 +125,23 @@ def with_defaults(action: HasParams, params: JsonObject) -> JsonObject:
     """
     if action.params is None:
         return params
-    whole = params_to_json(validate(action, params))
-    names = {
-        field.serialization_alias or field.alias or name
-        for name, field in action.params.model_fields.items()
-        if type(field.default) in _SCALARS and field.default is not None
-    }
-    filled = {name: whole[name] for name in names & whole.keys() - params.keys()} | params
-    return filled if params_to_json(validate(action, filled)) == whole else params
+    validated = validate(action, params)
+    whole = params_to_json(validated)
+    names = _fixed_defaults(action.params, validated.model_fields_set)
+    filled = params | {name: whole[name] for name in names if name in whole}
+    with suppress(ValueError):
+        if params_to_json(validate(action, filled)) == whole:
+            return filled
+    return params
+
+
+def _fixed_defaults(model: type[BaseModel], given: set[str]) -> Iterator[str]:
+    """The names in JSON of the fields with a scalar as default that are not *given*."""
+    for field, info in model.model_fields.items():
+        name = info.alias or field
+        is_fixed = info.default is not None and type(info.default) in _SCALARS
+        if is_fixed and field not in given and info.validation_alias in (None, name):
+            yield name
 
 
 def own_copy(value: Any) -> Any:

@@ -55,7 +55,7 @@ KERNEL = {
     "results of actions that are kept, and leases renewed, when Redis was away": 21,
     "procedures that are stopped until a person resumes or cancels them": 4,
     "an approved procedure, which has not succeeded when it has been started": 13,
-    "defaults that are approved as they are shown": 13,
+    "defaults that are approved as they are shown": 25,
 }
 LIBRARY = {
     "the library without its guests": 66_000,
@@ -86,7 +86,7 @@ LIBRARY = {
     "procedures that are stopped until a person resumes or cancels them": 93,
     "an approved procedure, which has not succeeded when it has been started": 17,
     "principals without characters that nobody sees": 22,
-    "defaults that are approved as they are shown": 17,
+    "defaults that are approved as they are shown": 29,
 }
 #: The most modules in all packages; a feature that needs more adds a line that names it.
 MODULES = {

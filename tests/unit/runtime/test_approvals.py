@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from boyd import ActionResult, Agent, Veto
 from boyd.models import ApprovalItem, Autonomy, Fence
@@ -227,11 +227,41 @@ def test_an_approved_action_keeps_the_default_that_was_approved() -> None:
     assert called.grace == 5
 
 
-def test_params_that_are_others_each_time_are_proposed_as_they_are() -> None:
-    drain = Recorder().action(autonomy=GATED, params=Random)
-    lab = Lab(agent(chooses(choice(params={"host": "web"})), drain))
+class Strict(Fixed):
+    """The same, which takes names and aliases, but not both, and refuses what it does not know."""
+
+    model_config = ConfigDict(populate_by_name=True, extra="forbid")
+
+
+class Either(BaseModel):
+    """Params that have to be left out rather than to be zero."""
+
+    host: str
+    size: int = 0
+
+    @field_validator("size")
+    @classmethod
+    def _check(cls, size: int) -> int:
+        if size == 0:
+            raise ValueError("zero is no size")
+        return size
+
+
+@pytest.mark.parametrize(
+    ("kind", "params"),
+    [
+        (Random, {"host": "web"}),
+        (Strict, {"host": "web", "grace": 7}),
+        (Either, {"host": "web"}),
+    ],
+)
+def test_params_whose_defaults_cannot_be_written_out_are_proposed_as_they_are(
+    kind: type[BaseModel], params: dict[str, Any]
+) -> None:
+    drain = Recorder().action(autonomy=GATED, params=kind)
+    lab = Lab(agent(chooses(choice(params=params)), drain))
     lab.run()
-    assert pending_item(lab).params == {"host": "web"}
+    assert pending_item(lab).params == params
 
 
 def test_a_freeze_refuses_what_was_approved_before() -> None:
