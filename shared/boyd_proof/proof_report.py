@@ -73,7 +73,7 @@ class Alarm(Model):
 
 
 class DetectionScores(Model):
-    """The scores of a period; an absent one is undefined: it would divide by zero, or too little.
+    """The scores of a period; an absent one is undefined, because it would divide by zero.
 
     Attributes:
         labels: those that count, and of which something can be told.

@@ -61,17 +61,17 @@ def delay(value: float | None) -> str:
 
 def false_alarms(scores: DetectionScores) -> str:
     """The false alarms in a week."""
-    return _rate(scores.false_alarms_per_week, scores.alarms - scores.true_alarms)
+    return _rate(scores.weeks, scores.alarms - scores.true_alarms)
 
 
 def pages(scores: DetectionScores) -> str:
     """The pages in a week."""
-    return _rate(scores.pages_per_week, scores.pages)
+    return _rate(scores.weeks, scores.pages)
 
 
-def _rate(per_week: float | None, number: int) -> str:
-    """A number in a week, or that of a record too short for one."""
-    return f"{number} in all" if per_week is None else f"{per_week:.1f}"
+def _rate(weeks: float, number: int) -> str:
+    """A number in a week, or as it is of less than a day."""
+    return f"{number} in all" if weeks * 7 < 1 else f"{number / weeks:.1f}"
 
 
 def precision(scores: DetectionScores) -> str:

@@ -251,8 +251,6 @@ class Blocks:
 
 def _scores(counts: Counts, delays: Sequence[float], weeks: float, pages: int) -> DetectionScores:
     false_alarms = counts.alarms - counts.true_alarms
-    # What happened in less than a day says nothing about a week.
-    per_week = 1 / weeks if weeks * 7 >= 1 else None
     return DetectionScores(
         labels=counts.labels,
         detected=counts.detected,
@@ -264,9 +262,9 @@ def _scores(counts: Counts, delays: Sequence[float], weeks: float, pages: int) -
         f1=counts.f1,
         delay_median=median(delays) if delays else None,
         delay_p90=_quantile(delays, 0.9) if delays else None,
-        false_alarms_per_week=per_week and false_alarms * per_week,
+        false_alarms_per_week=false_alarms / weeks if weeks else None,
         pages=pages,
-        pages_per_week=per_week and pages * per_week,
+        pages_per_week=pages / weeks if weeks else None,
     )
 
 

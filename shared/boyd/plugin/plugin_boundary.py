@@ -127,7 +127,7 @@ def with_defaults(action: HasParams, params: JsonObject) -> JsonObject:
         return params
     validated = validate(action, params)
     whole = params_to_json(validated)
-    names = _fixed_defaults(action.params, validated.model_fields_set)
+    names = _plain_defaults(action.params, validated.model_fields_set)
     filled = params | {name: whole[name] for name in names if name in whole}
     with suppress(ValueError):
         if params_to_json(validate(action, filled)) == whole:
@@ -135,12 +135,12 @@ def with_defaults(action: HasParams, params: JsonObject) -> JsonObject:
     return params
 
 
-def _fixed_defaults(model: type[BaseModel], given: set[str]) -> Iterator[str]:
-    """The names in JSON of the fields with a scalar as default that are not *given*."""
+def _plain_defaults(model: type[BaseModel], present: set[str]) -> Iterator[str]:
+    """The names in JSON of the fields with a scalar as default that are not *present*."""
     for field, info in model.model_fields.items():
         name = info.alias or field
         is_fixed = info.default is not None and type(info.default) in _SCALARS
-        if is_fixed and field not in given and info.validation_alias in (None, name):
+        if is_fixed and field not in present and info.validation_alias in (None, name):
             yield name
 
 

@@ -91,9 +91,7 @@ def test_the_tables_fit_the_terminal(
 
 
 def test_ten_minutes_are_not_shown_as_a_week(capsys: pytest.CaptureFixture[str]) -> None:
-    short = SCORES.patched(
-        {"weeks": 600 / WEEK, "false_alarms_per_week": None, "pages_per_week": None}
-    )
+    short = SCORES.patched({"weeks": 600 / WEEK})
     agent = AgentProof(name="present", iterations=11, scores=short)
     show_proof(report().patched({"agents": [agent], "weeks": short.weeks, "sweep": None}))
     shown = capsys.readouterr().out

@@ -193,10 +193,3 @@ def test_rates_are_for_a_week_of_recorded_time() -> None:
 
     assert result.weeks == pytest.approx(1.0)
     assert (result.false_alarms_per_week, result.pages_per_week) == (3.0, 2.0)
-
-
-def test_ten_minutes_say_nothing_about_a_week() -> None:
-    result = scores(".#..#......")
-
-    assert (result.alarms, result.true_alarms) == (2, 0)
-    assert (result.false_alarms_per_week, result.pages_per_week) == (None, None)
