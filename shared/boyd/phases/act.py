@@ -571,12 +571,12 @@ class _Attempt:
         """Queue the action for approval, unless its params are invalid."""
         action, request = self.action, self.request
         try:
-            validate(action, request.decision.params)
+            params = with_defaults(action, request.decision.params)
             self._plan()
         except Exception as error:  # noqa: BLE001 - the plugin's own validation
             text = str(error) if isinstance(error, ValueError) else describe(error)
             return failure(action.id, text)
-        proposal = self._proposal(reason, least_risk)
+        proposal = self._proposal(reason, least_risk, params)
         if action.has("dry_run") and not request.undoes and not self.approvals.waits(proposal):
             proposal = proposal.patched({"preview": self._preview()})
         try:
@@ -589,7 +589,7 @@ class _Attempt:
             return failure(action.id, CANCELLED, prevented="cancelled")
         return self._wait_for(approval_id)
 
-    def _proposal(self, reason: str, least_risk: Level) -> Proposal:
+    def _proposal(self, reason: str, least_risk: Level, params: JsonObject) -> Proposal:
         action, request, agent = self.action, self.request, self.ctx.agent
         decision, circumstances, terms = request.decision, self.circumstances, request.proposal
         if LEVELS.index(decision.risk) < LEVELS.index(least_risk):
@@ -601,7 +601,7 @@ class _Attempt:
             decision=decision.patched({"requires_approval": True}),
             action_id=action.id,
             action_name=action.title,
-            params=with_defaults(action, decision.params),
+            params=params,
             risk=max(action.risk, decision.risk, key=LEVELS.index),
             reversibility="unknown" if request.undoes else action.reversibility,
             # Models report no confidence.

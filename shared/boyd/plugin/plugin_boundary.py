@@ -118,10 +118,13 @@ def params_to_json(params: Any) -> JsonObject:
 
 
 def with_defaults(action: HasParams, params: JsonObject) -> JsonObject:
-    """Valid *params* with the fixed scalar defaults of the action's model written out.
+    """Validate *params*; return them with the fixed scalar defaults of their model written out.
 
-    Params that mean the same are then equal. A model that validates them to something else, or to
-    something else each time, gets *params* as they are.
+    Params that mean the same are then equal. They are returned as they are if the model validates
+    them to something else then, or each time.
+
+    Raises:
+        ValueError: as `validate`.
     """
     if action.params is None:
         return params
