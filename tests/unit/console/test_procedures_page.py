@@ -178,7 +178,9 @@ def test_an_approved_procedure_has_not_succeeded_before_its_last_step(
     ann: Browser, place: Site, verdict: str
 ) -> None:
     id = started(place)
-    assert "execution running" in ann.get("/console/answered").text
+    answered = ann.get("/console/answered")
+    assert "execution running" in answered.text
+    assert 'data-live="approval procedure"' in answered.source
     address = f"/approvals/{id.removeprefix('approval:')}"
     before = place.get(address).json
     assert before["execution"]["state"] == "running"
