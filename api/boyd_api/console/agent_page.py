@@ -191,7 +191,7 @@ def _current_result(page: PageRequest, record: Record) -> Part[LoopResult]:
 
 
 def _procedures(store: AgentStore) -> list[ProcedureRecord]:
-    """The procedures that wait for a person, and then the latest."""
+    """The latest procedures, and those that are stopped."""
     by_id = {it.id: it for it in store.procedures.list_stopped(_PROCEDURES)}
     return list(({it.id: it for it in store.procedures.all(_PROCEDURES)} | by_id).values())
 

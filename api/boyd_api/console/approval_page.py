@@ -79,7 +79,7 @@ def _signs_of_items(signs: list[VitalSign], listing: InboxList) -> list[VitalSig
 
 
 def _stop_notices(page: PageRequest, signs: list[VitalSign], view: InboxFilter) -> list[VitalSign]:
-    """The agents of the view that have procedures which wait for a person."""
+    """The vital signs of agents with stopped procedures, for readers who may resume them."""
     if (view.tab == "mine") != page.allows("approvals"):
         return []
     return [sign for sign in signs if sign.stopped and view.agent in ("", sign.agent_id)]

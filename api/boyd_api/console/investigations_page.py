@@ -172,7 +172,7 @@ def _common(text: str, other: str) -> int:
 
 
 def work_began(investigation: Investigation, began: datetime | None = None) -> datetime:
-    """The time since which it would have worked, had it done so without a break.
+    """The time that is as long ago as the investigation has worked, over all questions.
 
     *began*: when the last question was asked, if known.
     """

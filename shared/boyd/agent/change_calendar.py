@@ -111,7 +111,7 @@ class ChangeCalendar:
 
 
 def events_at(calendar: Any, at: datetime, zone: ZoneInfo) -> list[Any]:
-    """The events of a calendar at that time; their times without a zone are in *zone*."""
+    """The events that are in progress at a time; event times without a zone are in *zone*."""
     local = at.astimezone(zone)
     # The library compares wall clocks, which show some times twice and others never.
     around = calendar.between(local - _CHANGE, local + _CHANGE)

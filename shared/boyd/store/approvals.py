@@ -551,7 +551,7 @@ def read_item(fields: Mapping[str, str]) -> ApprovalItem:
 
 
 def _read_execution(item: ApprovalItem, fields: Mapping[str, str]) -> JobExecution | None:
-    """The execution, which runs on in the procedure that it has started."""
+    """The execution of an item; it counts as running while a procedure that it started runs."""
     execution = read_execution(fields)
     if execution is None or item.result is None or item.result.procedure is None:
         return execution

@@ -53,7 +53,7 @@ class Later:
 
 
 class Elsewhere(Exception):
-    """The job continues on that queue, whose workers alone can do it."""
+    """Raised by a handler to hand its job over to the workers of another queue, which it names."""
 
 
 class JobHandler(Protocol):
