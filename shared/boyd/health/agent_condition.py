@@ -63,12 +63,12 @@ def _demand(roster: Roster, agent: AgentHealth) -> AgentCondition | None:
         name="waits for you",
         reason="; ".join([*demands, *_attempts(agent)]),
         approval=first.id if first else None,
-        since=_since(agent),
+        since=_since(agent) or _stop_time(agent.backlog),
     )
 
 
 def _question_text(backlog: Backlog) -> str:
-    """The approvals that wait; empty without any."""
+    """Describe the pending approvals in one line; empty without any."""
     approvals, first = backlog.approvals, backlog.next_approval
     if first is not None:
         more = f" and {counted(approvals - 1, 'other')} wait" if approvals > 1 else " waits"
@@ -77,13 +77,17 @@ def _question_text(backlog: Backlog) -> str:
 
 
 def stop_text(backlog: Backlog) -> str:
-    """The procedures that wait to be resumed or cancelled; empty without any."""
+    """Describe the stopped procedures in one line; empty without any."""
     first = backlog.first_stopped
     if first is None:
         return ""
     more = f" (and {counted(backlog.stopped - 1, 'other')})" if backlog.stopped > 1 else ""
     reason = f": {first.reason}" if first.reason else ""
     return f"{call_text(first.action, first.target)} is stopped{more}{reason}"
+
+
+def _stop_time(backlog: Backlog) -> datetime | None:
+    return from_ms(backlog.first_stopped.since * 1000) if backlog.first_stopped else None
 
 
 def _harm(roster: Roster, agent: AgentHealth) -> AgentCondition | None:

@@ -107,8 +107,8 @@ class AgentCondition(Model):
     """The condition of an agent, the reason, and the command that helps, if there is one.
 
     `since` is the last observation of an agent that does not watch, the undoing of an action that
-    made it worse, and else the beginning of the worst open anomaly. `approval` is the id of the
-    approval that has to be answered first.
+    made it worse, and else the beginning of the worst open anomaly, or without one the time when a
+    procedure stopped. `approval` is the id of the approval that has to be answered first.
     """
 
     name: ConditionName

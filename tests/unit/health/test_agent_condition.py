@@ -167,6 +167,7 @@ def test_a_stopped_procedure_waits_for_a_person_whatever_is_in_flight() -> None:
     now = condition(world.lab)
     assert (now.name, now.approval) == ("waits for you", None)
     assert now.reason.startswith("p:renew is stopped: step do: ")
+    assert now.since is not None
 
     assert stopped.first_stopped is not None
     world.lab.store.procedures.resume(stopped.first_stopped.id, "go on", person("ann"))
