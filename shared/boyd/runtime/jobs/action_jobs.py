@@ -26,7 +26,7 @@ from boyd.phases.act import Ledger
 from boyd.plugin import Procedure
 from boyd.runtime.autonomy.offers import AutonomyOffers
 from boyd.runtime.engine import Engine
-from boyd.runtime.jobs.job_runner import Done, Fields, JobHandler, Later
+from boyd.runtime.jobs.job_runner import Done, Elsewhere, Fields, JobHandler
 from boyd.store import RunEnding, StuckJob, WaitsForTurn, fingerprint, read_item
 from boyd.text import queues
 from boyd.text.formatting import seconds
@@ -130,14 +130,14 @@ class ApprovedActionHandler(JobHandler):
         """Seconds one execution may take."""
         return self._engine.action_limit(fields.get("actionId"))
 
-    def perform(self, id: str, fields: Fields, fence: Fence, retry: bool) -> Done | Later:
+    def perform(self, id: str, fields: Fields, fence: Fence, retry: bool) -> Done:
         """Execute the approved action: decide hooks, gate, budgets and holds no longer bind it."""
         item = read_item(fields)
         action = self._engine.agent.host.actions.get(item.action_id)
         queue = (action.queue if action else item.queue) or queues.ACT
         # Its plugin may have given it to other workers since the proposal.
         if queue != (item.queue or queues.ACT) and not self._engine.settings.may_take(queue):
-            return Later(0, queue=queue)
+            raise Elsewhere(item.action_id, queue)
         return self._finish(id, self._act(item, fence, retry))
 
     def handle_error(self, id: str, fields: Fields, reason: str) -> Done:

@@ -52,8 +52,20 @@ class Later:
     queue: str | None = None
 
 
+#: How often in a row a job may be handed over. Workers with different plugins may disagree about
+#: the queue of an action, as during an upgrade, and would pass the job back and forth.
+MAX_HANDOVERS = 4
+#: The field of the job with its handovers since it last got on: each a line of queue and worker.
+_HANDOVERS = "executionHandovers"
+
+
 class Elsewhere(Exception):
-    """Raised by a handler to hand its job over to the workers of another queue, which it names."""
+    """Raised by a handler to hand its job over to the workers of the queue that an action has."""
+
+    def __init__(self, action: str, queue: str) -> None:
+        super().__init__(action, queue)
+        self.action = action
+        self.queue = queue
 
 
 class JobHandler(Protocol):
@@ -115,7 +127,9 @@ class JobRunner:
             except StillRunning as running:
                 outcome = Later(running.seconds + PUT_BACK_MARGIN)
             except Elsewhere as other:
-                outcome = Later(0, queue=str(other))
+                outcome = self._hand_over(other, fields) or handler.handle_error(
+                    id, fields, _disagreement(other, fields)
+                )
             except (StoreUnavailable, Stale):
                 raise  # the sweeper sends it again, or already has
             except Exception as error:
@@ -146,6 +160,14 @@ class JobRunner:
         elif self._engine.fleet.serving(stuck.queue or queues.ACT):
             self._engine.dispatcher.job(self._engine.agent.id, name, stuck.attempt, stuck.queue)
 
+    def _hand_over(self, other: Elsewhere, fields: Fields) -> Later | None:
+        """Hand a job over, or return None if its workers only pass it back and forth."""
+        handovers = fields.get(_HANDOVERS, "")
+        if handovers.count("\n") >= MAX_HANDOVERS:
+            return None
+        handovers += f"{other.queue} {self._engine.settings.worker}\n"
+        return Later(0, {_HANDOVERS: handovers}, other.queue)
+
     def _put_back(self, fence: Fence, outcome: Later) -> None:
         fields = {**outcome.fields, **({"queue": outcome.queue} if outcome.queue else {})}
         following = self._jobs.put_back(fence, outcome.seconds, fields)
@@ -165,3 +187,14 @@ class JobRunner:
             runs=outcome.runs,
             retention=self._engine.retention,
         )
+
+
+def _disagreement(other: Elsewhere, fields: Fields) -> str:
+    """Say which queue each worker that handed the job over believes in."""
+    beliefs = sorted(set(fields[_HANDOVERS].splitlines()))
+    pairs = (belief.split(" ", 1) for belief in beliefs)
+    listed = ", ".join(f"{queue!r} on {worker}" for queue, worker in pairs)
+    return (
+        f"Not executed: the workers disagree about the queue of {other.action}: {listed}; "
+        "restart those that have an older plugin"
+    )

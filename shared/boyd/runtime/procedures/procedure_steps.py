@@ -207,7 +207,7 @@ class ProcedureSteps:
         queue = action.queue or queues.ACT
         if queue != self._queue:
             if self._engine.fleet.serving(queue):
-                raise Elsewhere(queue)
+                raise Elsewhere(action.id, queue)
             missing = queues.no_worker_message(queue)
             return action_call.failure(action.id, missing, prevented="unserved")
         decision = Decision(

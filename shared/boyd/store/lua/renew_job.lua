@@ -23,7 +23,7 @@ if give_back ~= '0' then
   redis.call('HSET', job, 'executionState', 'queued', 'queuedAt', now, 'executionResends', 0,
     'executionBase', attempt - 1)
   local woken = redis.call('HDEL', job, 'executionWoken') == 1
-  redis.call('HDEL', job, 'executionStartedAt', 'executionBy')
+  redis.call('HDEL', job, 'executionStartedAt', 'executionBy', 'executionHandovers')
   if waits and woken then
     at, waits = now, false
   end

@@ -1,0 +1,86 @@
+"""Jobs that are handed over to the queue of their action, by workers that disagree about it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from boyd import Agent, Autonomy, Procedure, ProcedureStep, naming
+from boyd.runtime.jobs.job_runner import MAX_HANDOVERS
+from boyd.testing import Lab
+from kit import Recorder, call_result, choice, chooses, pending_item, person, plugin
+
+
+class Fleet:
+    """A worker of the queue `old` and one of `new`, each of which gives the action to the other."""
+
+    def __init__(self, *components: Any, **action: Any) -> None:
+        self.recorder = Recorder()
+        self.workers: dict[str, Lab] = {}
+        client = None
+        for own, believes in (("old", "new"), ("new", "old")):
+            made = self.recorder.action(queue=believes, **action)
+            agent = Agent("test", plugins=[plugin(*components, made)])
+            lab = Lab(agent, client=client, queues=["old", "new"])
+            lab.engine.settings = replace(lab.engine.settings, worker=f"worker-{own}")
+            self.workers[own] = lab
+            client = lab.client
+        self.first = self.workers["old"]
+
+    def carry(self, name: str) -> int:
+        """Bring each message of a job to the worker of its queue, until none is sent at once.
+
+        Returns:
+            The number of messages.
+        """
+        job, before = f"boyd:{{test}}:{name}", ""
+        for messages in range(3 * MAX_HANDOVERS):
+            queue, attempt, waits = self.first.client.hmget(
+                job, "queue", "executionAttempt", "executionNotBefore"
+            )
+            if attempt == before or waits:
+                return messages
+            before = attempt
+            self.workers.get(queue, self.first).jobs.execute(name, int(attempt))
+        raise AssertionError("it is handed over for ever")
+
+    def wait(self, name: str) -> int:
+        """Let the moment come until which a job waits."""
+        self.first.client.hdel(f"boyd:{{test}}:{name}", "executionNotBefore")
+        return self.carry(name)
+
+
+BELIEFS = "'new' on worker-old, 'old' on worker-new"
+
+
+def test_an_approved_action_whose_queue_its_workers_disagree_about_fails_and_says_so() -> None:
+    fleet = Fleet(chooses(choice()), autonomy=Autonomy(mode="approval-required"))
+    fleet.first.run()
+    item = pending_item(fleet.first)
+    fleet.first.resolver.answer(item.id, "approved", person("ann"))
+    fleet.carry(f"approval:{item.id}")
+
+    done = fleet.first.store.approvals.get(item.id)
+    assert done is not None
+    assert done.result is not None
+    error = done.result.error or ""
+    assert error.startswith("Not executed: the workers disagree about the queue of p:")
+    assert BELIEFS in error
+    assert fleet.recorder.calls == []
+
+
+def test_a_procedure_that_its_workers_only_hand_over_stops_for_a_person_after_some_tries() -> None:
+    step = ProcedureStep(id="fix", action="p:do")
+    fleet = Fleet(Procedure(name="renew", steps=[step]))
+    call_result(fleet.first, action="p:renew")
+    [record] = fleet.first.store.procedures.all()
+    name = naming.procedure(record.id)
+    handovers = [fleet.carry(name), fleet.wait(name)]
+    assert min(handovers) > MAX_HANDOVERS
+    while fleet.first.store.procedures.all()[0].state == "running":
+        assert fleet.wait(name)
+
+    [stopped] = fleet.first.store.procedures.all()
+    assert stopped.state == "stopped"
+    assert BELIEFS in (stopped.reason or "")
+    assert fleet.recorder.calls == []
