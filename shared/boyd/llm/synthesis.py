@@ -6,6 +6,8 @@ and a shortened result keeps both ends.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -24,6 +26,9 @@ _ERROR = 500
 _ARGUMENTS = 80
 _NOTE = 48
 _NAME = 64
+
+#: Where a result or error begins or ends, however a text spells that.
+_TAG = re.compile(r"<(?=\s*+/?\s*+(?:result|error)\b)", re.IGNORECASE)
 
 Kind = Category | Literal["mixed"]
 
@@ -189,9 +194,9 @@ def digest(evidence: Sequence[GatheredEvidence], reason: str) -> str:
 
 def _tag(item: GatheredEvidence) -> str:
     kind = "error" if item.failed else "result"
-    text = item.text.replace("</result", "<\\/result").replace("</error", "<\\/error")
-    head = f'<{kind} number="{item.number}" step="{item.step}" tool="{item.tool}">'
-    return f"{head}\n{item.arguments}\n---\n{text}\n</{kind}>"
+    head = f'<{kind} number="{item.number}" step="{item.step}" tool={json.dumps(item.tool)}>'
+    body = _TAG.sub(r"\\u003c", f"{item.arguments}\n---\n{item.text}")
+    return f"{head}\n{body}\n</{kind}>"
 
 
 def _entry(item: GatheredEvidence) -> str:

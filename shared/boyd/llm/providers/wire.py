@@ -71,8 +71,9 @@ def index(value: Mapping[str, Any]) -> int | None:
     return field if isinstance(field, int) and not isinstance(field, bool) else None
 
 
-#: Distinguishes messages of Boyd from those of a person.
+#: Distinguishes messages of Boyd from those of a person, and from results: only Boyd writes it.
 _STEERING = "<steering>\n{}\n</steering>"
+_TAG = re.compile(r"<(?=\s*+/?\s*+steering\b)", re.IGNORECASE)
 
 
 def prepare(request: ModelRequest, *, takes_system: bool) -> tuple[str, list[Message]]:
@@ -93,11 +94,15 @@ def _join_text(messages: Sequence[Message]) -> str:
 
 
 def _tag_steering(message: Message, takes_system: bool) -> Message:
-    if message.role not in ("system", "steering"):
+    if message.role == "assistant":
         return message
-    if takes_system or not message.text.strip():
-        return Message(role="system", text=message.text)
-    return Message(role="user", text=_STEERING.format(message.text))
+    # What Boyd says may quote results.
+    text = _TAG.sub(r"\\u003c", message.text)
+    if message.role not in ("system", "steering"):
+        return message if text == message.text else message.patched({"text": text})
+    if takes_system or not text.strip():
+        return Message(role="system", text=text)
+    return Message(role="user", text=_STEERING.format(text))
 
 
 def _with_valid_calls(message: Message, tool_names: Collection[str]) -> Message:
