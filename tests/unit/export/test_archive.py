@@ -134,6 +134,14 @@ def test_iterations_executions_and_audit_are_kept_as_they_were(lab: Lab, archive
     assert len(entries) == archive.count("audit")
 
 
+def test_a_name_that_no_record_can_have_is_not_found(archive: Archive) -> None:
+    archive.copy()
+
+    assert archive.work.execution("call:\0") is None
+    assert archive.work.approval("\0") is None
+    assert archive.work.run("a\0b") is None
+
+
 def test_a_filter_finds_the_same_in_redis_in_the_archive_and_in_both(
     lab: Lab, archive: Archive
 ) -> None:

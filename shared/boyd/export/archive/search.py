@@ -71,7 +71,7 @@ class ArchiveReader:
         query = (
             select(bodies.c.body)
             .join(records, records.c.key == bodies.c.key)
-            .where(_belongs_to(agent, kind), records.c.name == name)
+            .where(_belongs_to(agent, kind), _has_name(name))
         )
         with self._database.begin() as connection:
             text: str | None = connection.scalar(query)
@@ -79,7 +79,7 @@ class ArchiveReader:
 
     def key(self, agent: str, kind: Kind, name: str) -> int | None:
         """The key of a record."""
-        query = select(records.c.key).where(_belongs_to(agent, kind), records.c.name == name)
+        query = select(records.c.key).where(_belongs_to(agent, kind), _has_name(name))
         with self._database.begin() as connection:
             key: int | None = connection.scalar(query)
         return key
@@ -292,3 +292,8 @@ def _hits() -> Select[Any]:
 
 def _belongs_to(agent: str, kind: Kind) -> ColumnElement[bool]:
     return (records.c.agent == agent) & (records.c.kind == kind)
+
+
+def _has_name(name: str) -> ColumnElement[bool]:
+    # PostgreSQL takes no NUL, and no record has one in its name.
+    return records.c.name == name.replace("\0", "\ufffd")
