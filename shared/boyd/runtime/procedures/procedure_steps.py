@@ -199,6 +199,9 @@ class ProcedureSteps:
         action = self.action(run.action)
         if action is None:
             return action_call.no_such_action(run.action)
+        if isinstance(action, Procedure):
+            reason = f"{action.id} is a procedure by now, and a step cannot be one"
+            return action_call.failure(action.id, reason)
         # First the ledger: a hook must not refuse afterwards what was executed.
         if self.was_claimed(run.execution) and (
             result := self._ledger.settle(run.execution, self._job)
