@@ -299,13 +299,17 @@ class ProcedureRecord(Model):
     @property
     def compensated(self) -> list[str]:
         """The ids of the steps that were compensated, the latest first."""
+        return self._list_compensations(done=True)
+
+    @property
+    def steps_left(self) -> list[str]:
+        """The ids of the steps whose compensation was begun and is not done, the latest first."""
+        return self._list_compensations(done=False)
+
+    def _list_compensations(self, *, done: bool) -> list[str]:
         pairs = zip(self.steps, self.progress, strict=False)
-        done = [
-            step.id
-            for step, progress in pairs
-            if progress.compensation and progress.compensation.state == "done"
-        ]
-        return done[::-1]
+        fates = [(step.id, progress.compensation) for step, progress in pairs]
+        return [id for id, fate in fates[::-1] if fate and (fate.state == "done") is done]
 
     @property
     def summary(self) -> str:

@@ -89,6 +89,8 @@ LIBRARY = {
     "principals without characters that nobody sees": 22,
     "defaults that are approved as they are shown": 29,
     "jobs that workers only hand over to each other": 33,
+    "procedures that stop on the way back: why they failed, and what is left": 16,
+    "tags in prompts that no result can forge": 10,
 }
 #: The most modules in all packages; a feature that needs more adds a line that names it.
 MODULES = {

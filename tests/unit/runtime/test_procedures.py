@@ -472,6 +472,38 @@ def test_it_stops_where_the_next_version_of_a_plugin_cannot_undo_a_step(left: li
     assert [one.state for one in farm.told] == ["stopped"]
 
 
+@pytest.mark.parametrize(
+    ("mode", "fate"), [("repeat", "undone: drain"), ("go on", "not undone: drain")]
+)
+def test_a_failure_keeps_its_reason_through_a_stop_on_the_way_back(
+    mode: ResumeMode, fate: str
+) -> None:
+    farm = Farm()
+    question = step("question", ask="Go on?")
+    lab = farm.lab(step("drain"), question)
+    asked = started(lab).progress[1].approval or ""
+    gone = farm.lab(question, actions=[farm.action("ready")], client=lab.client)
+    gone.resolver.answer(asked, "denied", person("bob"))
+    record = go_on(gone)
+    assert record.reason == "undoing step drain: Unknown action 'p:drain'"
+
+    back = farm.lab(step("drain"), client=lab.client)
+    back.store.procedures.resume(record.id, mode, ANN)
+    assert go_on(back).reason == f"step question failed: a person denied it; {fate}"
+
+
+def test_a_step_whose_action_has_become_a_procedure_fails() -> None:
+    farm = Farm()
+    lab = farm.lab(step("question", ask="Go on?"), step("restart"))
+    asked = started(lab).progress[0].approval or ""
+    inner = Procedure(name="restart", steps=[step("look"), step("inner", ask="And now?")])
+    later = farm.lab(step("look"), actions=[inner, farm.action("look")], client=lab.client)
+    later.resolver.answer(asked, "approved", person("bob"))
+
+    assert "p:restart is a procedure by now" in (go_on(later).reason or "")
+    assert farm.done == []
+
+
 class Spread(Farm):
     """Servers one of which only the workers of a queue reach, and those workers die."""
 

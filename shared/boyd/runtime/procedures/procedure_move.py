@@ -349,10 +349,15 @@ class ProcedureMove:
 
     def _go_back(self, reason: str) -> Done | Later:
         """Go back: undo the steps that took effect, the latest first."""
+        cause = self._cause if self._fields.get("back") else _short(reason)
         fields = {"state": "compensating", "back": "1", "cancelled": "", "tell": "", "resumed": ""}
-        cause = {} if self._fields.get("back") else {"reason": _short(reason)}
-        self._write({**fields, **cause}, "compensating", reason)
+        self._write({**fields, "cause": cause, "reason": cause}, "compensating", reason)
         return Later(0, queue=queues.ACT)
+
+    @property
+    def _cause(self) -> str:
+        """The reason to go back, which stays while it stops for others on the way."""
+        return self._fields.get("cause") or self._record.reason or ""
 
     def _compensate(self) -> Done | Later:
         for index in range(len(self._record.steps) - 1, -1, -1):
@@ -425,7 +430,8 @@ class ProcedureMove:
             self._write(self._compensation_field(index, compensation, **changes))
             return Later(self._engine.recheck_after(result.waits_for, _RECHECK))
         if result.success:
-            self._write(self._compensation_field(index, compensation, state="done"))
+            done = self._compensation_field(index, compensation, state="done", detail=None)
+            self._write(done)
             return Later(0, queue=queues.ACT)
         reason = result.error or "it failed"
         if result.prevented in _OBSTACLES:
@@ -455,7 +461,7 @@ class ProcedureMove:
         return Later(0, queue=queues.ACT)
 
     def _resume_compensation(self, repeat: bool) -> Later:
-        fields: dict[str, str] = {"resumed": ""}
+        fields: dict[str, str] = {"resumed": "", "reason": self._cause}
         for index, done in enumerate(self._record.progress):
             compensation = done.compensation
             if compensation is not None and done.wave is not None and done.wave.back:
@@ -498,8 +504,9 @@ class ProcedureMove:
                 action=action, success=True, duration=self._duration, output=states
             )
         else:
-            undone = ", ".join(record.compensated)
-            reason = f"{reason}; undone: {undone}" if undone else reason
+            steps = {"undone": record.compensated, "not undone": record.steps_left}
+            parts = [f"{title}: {', '.join(ids)}" for title, ids in steps.items() if ids]
+            reason = "; ".join([reason, *parts])
             result = action_call.failure(action, reason, self._duration)
         budget = self._engine.agent.budget(action)
         hold_for = (budget.window if budget else REPEAT_AFTER) if state == "failed" else 0.0
