@@ -353,6 +353,7 @@ def test_a_freeze_stops_it_until_a_person_resumes_it() -> None:
     freeze(lab, False)
     assert lab.store.procedures.resume(record.id, "go on", ANN) == "ok"
     assert lab.store.procedures.list_stopped(10) == []
+    assert not lab.store.procedures.all()[0].reason
     again = go_on(lab).progress[1].approval or ""
     assert again != waiting
     lab.resolver.answer(again, "approved", person("bob"))
@@ -489,6 +490,7 @@ def test_a_failure_keeps_its_reason_through_a_stop_on_the_way_back(
 
     back = farm.lab(step("drain"), client=lab.client)
     back.store.procedures.resume(record.id, mode, ANN)
+    assert back.store.procedures.all()[0].reason == "step question failed: a person denied it"
     assert go_on(back).reason == f"step question failed: a person denied it; {fate}"
 
 

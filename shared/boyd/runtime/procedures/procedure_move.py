@@ -349,15 +349,12 @@ class ProcedureMove:
 
     def _go_back(self, reason: str) -> Done | Later:
         """Go back: undo the steps that took effect, the latest first."""
-        cause = self._cause if self._fields.get("back") else _short(reason)
+        cause = _short(reason)
+        if self._fields.get("back"):  # what has stopped it on the way is no cause
+            cause = self._fields.get("cause") or self._record.reason or ""
         fields = {"state": "compensating", "back": "1", "cancelled": "", "tell": "", "resumed": ""}
         self._write({**fields, "cause": cause, "reason": cause}, "compensating", reason)
         return Later(0, queue=queues.ACT)
-
-    @property
-    def _cause(self) -> str:
-        """The reason to go back, which stays while it stops for others on the way."""
-        return self._fields.get("cause") or self._record.reason or ""
 
     def _compensate(self) -> Done | Later:
         for index in range(len(self._record.steps) - 1, -1, -1):
@@ -461,7 +458,7 @@ class ProcedureMove:
         return Later(0, queue=queues.ACT)
 
     def _resume_compensation(self, repeat: bool) -> Later:
-        fields: dict[str, str] = {"resumed": "", "reason": self._cause}
+        fields: dict[str, str] = {"resumed": ""}
         for index, done in enumerate(self._record.progress):
             compensation = done.compensation
             if compensation is not None and done.wave is not None and done.wave.back:
