@@ -128,10 +128,10 @@ def test_the_delay_of_the_archive_goes_on_while_the_api_does_not_answer(busy: Co
     with busy.person() as context:
         [page] = context.pages
         page.goto(f"{busy.url}/console/fleet")
-        page.get_by_text(re.compile(r"Archive: +\d+ s behind$")).wait_for()
+        page.get_by_text(re.compile(r"Archive: +behind for \d+ s$")).wait_for()
         busy.deployment.kill("api", signal.SIGSTOP)
         page.get_by_text(_OUT_OF_DATE).wait_for()
-        page.get_by_text(re.compile(r"Archive: +(\d\d s|\d min.*) behind$")).wait_for()
+        page.get_by_text(re.compile(r"Archive: +behind for (\d\d s|\d min.*)$")).wait_for()
         busy.revive_api(signal.SIGSTOP)
 
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime
 
 from boyd.health.checks import SILENCE, UnservedQueue, may_refuse_writes, queues_without_worker
-from boyd.health.finding import Finding, span
 from boyd.health.reader import read_health
 from boyd.health.server_checks import check_archive, check_traces
-from boyd.health.snapshot import HealthSnapshot, works
-from boyd.models.loop import FollowerStatus
+from boyd.health.snapshot import HealthSnapshot
 from boyd.store.fleet import WorkerInfo
 from boyd.text import queues
 from boyd_api.console.declared_pages import PageResult, Pages
@@ -21,16 +18,6 @@ from boyd_api.console.rendering import render_page
 pages = Pages()
 
 _HOSTS = f"{queues.HOST}."
-
-
-@dataclass(frozen=True)
-class ExportState:
-    """The state of archive or traces: how long it has lasted *since* stands between two texts."""
-
-    finding: Finding
-    before: str
-    since: datetime | None = None
-    after: str = ""
 
 
 @dataclass(frozen=True)
@@ -89,27 +76,10 @@ def fleet(page: PageRequest) -> PageResult:
         versions=sorted({process.version for process in live}),
         broker_error=health.broker_error,
         # An error of a database or collector may name its host.
-        exports=[] if page.lacks("admin", everywhere=True) else _exports(health),
+        exports=[]
+        if page.lacks("admin", everywhere=True)
+        else [check_archive(health), *check_traces(health)],
     )
-
-
-def _exports(health: HealthSnapshot) -> list[ExportState]:
-    """The states of archive and traces."""
-    statuses = (health.archive, health.traces)
-    findings = (check_archive(health), *check_traces(health))
-    return [
-        _export_state(finding, status, health.roster.now)
-        for finding, status in zip(findings, statuses, strict=False)
-    ]
-
-
-def _export_state(finding: Finding, status: FollowerStatus | None, now: float) -> ExportState:
-    if status is None:
-        return ExportState(finding, finding.what)
-    since = status.copied_at if works(status, now) else status.down_since or status.at
-    age = since and span(max(0.0, now - since.timestamp()))
-    before, mark, after = finding.what.partition(age) if age else (finding.what, "", "")
-    return ExportState(finding, before, since if mark else None, after)
 
 
 def _visible(page: PageRequest, health: HealthSnapshot) -> HealthSnapshot:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Literal
 
-from boyd.models import Model
+from boyd.models import Model, Timestamp
 
 Level = Literal["ok", "warning", "error"]
 
@@ -17,12 +18,21 @@ class Finding(Model):
         subject: the part that was checked.
         what: the result.
         what_to_do: the remedy; empty if none is needed.
+        since: since when it is so, if `text` says how long that is.
+        detail: the error behind it.
     """
 
     level: Level
     subject: str
     what: str
     what_to_do: str = ""
+    since: Timestamp | None = None
+    detail: str = ""
+
+    def text(self, now: datetime) -> str:
+        """The result, and for how long it has been so."""
+        lasts = f" for {span(max(0.0, (now - self.since).total_seconds()))}" if self.since else ""
+        return f"{self.what}{lasts}{f': {self.detail}' if self.detail else ''}"
 
 
 def ok(subject: str, message: str) -> Finding:

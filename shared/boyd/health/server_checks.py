@@ -178,19 +178,19 @@ def _check_follower(
     health: HealthSnapshot, status: FollowerStatus, name: str, into: str
 ) -> Finding:
     """Check a process that copies ended work *into* something."""
-    behind = seconds_behind(status, health.roster.now)
     if not works(status, health.roster.now):
         reassurance = "nothing is lost while Redis keeps its last iterations"
-        age = span(max(0.0, health.roster.now - (status.down_since or status.at).timestamp()))
         if status.down_since is None:
             advice = f"start `boyd {name}` again, or check its log; {reassurance}"
-            return error(name, f"silent for {age}", advice)
-        return error(name, f"down for {age}: {status.error}", f"check its {into}; {reassurance}")
+            return error(name, "silent", advice).patched({"since": status.at})
+        down = error(name, "down", f"check its {into}; {reassurance}")
+        return down.patched({"since": status.down_since, "detail": status.error or ""})
+    behind = seconds_behind(status, health.roster.now)
     if behind is None:
         return ok(name, "starts")
-    if behind > BEHIND:
-        return warning(name, f"{span(behind)} behind", f"check its log and its {into}")
-    return ok(name, f"{span(behind)} behind")
+    advice = f"check its log and its {into}"
+    finding = warning(name, "behind", advice) if behind > BEHIND else ok(name, "behind")
+    return finding.patched({"since": status.copied_at})
 
 
 #: The largest accepted difference of clocks, in seconds.

@@ -8,6 +8,7 @@ import json
 import re
 import textwrap
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from boyd.errors import BoydError, ConfigError, StoreError
 from boyd.health.checks import examine
 from boyd.health.finding import Finding, error, ok
 from boyd.health.reader import brokers_of, read_health
-from boyd.models import NO_OP
+from boyd.models import NO_OP, from_ms, utc_now
 from boyd.plugin import Action, Component, Observer, Procedure, Strategy
 from boyd.plugin.hooks import SPECIFICATIONS
 from boyd.sandbox import host_means
@@ -363,30 +364,31 @@ def doctor(settings: Settings, agents: tuple[str, ...], form: str) -> None:
     Checks Redis, workers, beats, queues and agents. Agents given here or in the settings are also
     checked for the queues that their plugins need. Exit status 1 if there is an error.
     """
-    findings = _findings(with_redis(with_agents(settings, agents)))
+    findings, now = _findings(with_redis(with_agents(settings, agents)))
     if not output.print_data(form, {"findings": findings}):
-        show_checks(findings)
+        show_checks(findings, now)
     output.fail_if(any(finding.level == "error" for finding in findings))
 
 
-def show_checks(findings: list[Finding]) -> None:
+def show_checks(findings: list[Finding], now: datetime) -> None:
     """Print findings as a table."""
     if len(findings) == 1:  # without Redis there is nothing else to look at
-        output.say(f"{findings[0].level}: {_check_text(findings[0])}")
+        output.say(f"{findings[0].level}: {_check_text(findings[0], now)}")
         return
-    rows = [[finding.level, finding.subject, _check_text(finding)] for finding in findings]
+    rows = [[finding.level, finding.subject, _check_text(finding, now)] for finding in findings]
     output.print_table(["", "check", prose("found")], rows)
     bad = sum(finding.level != "ok" for finding in findings)
     output.say()
     output.say(f"{counted(bad, 'problem')} found." if bad else "No problems found.")
 
 
-def _check_text(finding: Finding) -> str:
-    problem = finding.what.rstrip(".")
-    return f"{problem}: {finding.what_to_do}" if finding.what_to_do else finding.what
+def _check_text(finding: Finding, now: datetime) -> str:
+    text = finding.text(now)
+    return f"{text.rstrip('.')}: {finding.what_to_do}" if finding.what_to_do else text
 
 
-def _findings(settings: Settings) -> list[Finding]:
+def _findings(settings: Settings) -> tuple[list[Finding], datetime]:
+    """The findings, and the time by the clock of Redis."""
     assert settings.redis_url is not None
     where = mask_url(settings.redis_url)
     needs, wrong = _needs(settings)
@@ -395,12 +397,13 @@ def _findings(settings: Settings) -> list[Finding]:
     try:
         health = read_health(client, brokers, needs)
     except StoreError as refusal:
-        return [error("redis", f"{where}: {refusal}", refusal.advice)]
+        return [error("redis", f"{where}: {refusal}", refusal.advice)], utc_now()
     findings = [ok("redis", f"{where} answers in {health.latency * 1000:.1f} ms")]
     if brokers and health.broker_error is None:
         urls = " and ".join(map(mask_url, settings.broker_urls))
         findings.append(ok("broker", f"{urls} {'answer' if len(brokers) > 1 else 'answers'}"))
-    return [*findings, *examine(health, needs), *wrong]
+    now = from_ms(health.roster.now * 1000)
+    return [*findings, *examine(health, needs), *wrong], now
 
 
 def _needs(settings: Settings) -> tuple[dict[str, dict[str, list[str]]], list[Finding]]:

@@ -13,7 +13,7 @@ from boyd.health.finding import Finding, error, ok, warning
 from boyd.health.reader import read_health
 from boyd.health.server_checks import order, processes_by_version
 from boyd.health.snapshot import HealthSnapshot
-from boyd.models import Model
+from boyd.models import Model, utc_now
 from boyd.settings.process_settings import Settings
 from boyd.store import connect
 from boyd.store.server.scripts import FORMAT
@@ -62,7 +62,7 @@ def upgrade(settings: Settings, check: bool, agents: tuple[str, ...], form: str)
         )
     result = check_upgrade(with_redis(with_agents(settings, agents)))
     if not output.print_item(form, result):
-        show_checks(result.findings)
+        show_checks(result.findings, utc_now())
         output.say()
         _show_steps(result)
     output.fail_if(result.state == "blocked")

@@ -540,7 +540,7 @@ def test_a_process_that_works_is_not_replaced_by_one_that_does_not() -> None:
     ("fields", "level", "words"),
     [
         ({"copied_at": 1}, "ok", "behind"),
-        ({"copied_at": 540}, "warning", "9 min behind"),
+        ({"copied_at": 540}, "warning", "behind for 9 min"),
         ({"down_since": 1, "error": "no route"}, "error", "no route"),
         ({"at": 300}, "error", "silent for 5 min"),
         ({}, "ok", "starts"),
@@ -556,7 +556,17 @@ def test_the_doctor_tells_how_the_archive_is(
     [finding] = [f for f in examine(read_health(client)) if f.subject == "archive"]
 
     assert finding.level == level
-    assert words in finding.what
+    assert words in finding.text(utc_now())
+
+
+def test_the_doctor_says_since_when_the_archive_has_been_down() -> None:
+    client = fakeredis.FakeRedis(decode_responses=True)
+    since = utc_now() - timedelta(minutes=3)
+    announce_archive(client, status(down_since=since, error="a silent for 3 min"))
+    [finding] = [f for f in examine(read_health(client)) if f.subject == "archive"]
+
+    assert (finding.what, finding.since, finding.detail) == ("down", since, "a silent for 3 min")
+    assert finding.text(since + timedelta(minutes=9)) == "down for 9 min: a silent for 3 min"
 
 
 def test_without_an_archive_the_doctor_says_so() -> None:

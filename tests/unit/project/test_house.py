@@ -91,6 +91,7 @@ LIBRARY = {
     "jobs that workers only hand over to each other": 33,
     "procedures that stop on the way back: why they failed, and what is left": 16,
     "tags in prompts that no result can forge": 10,
+    "findings that carry since when they have lasted": 11,
 }
 #: The most modules in all packages; a feature that needs more adds a line that names it.
 MODULES = {
