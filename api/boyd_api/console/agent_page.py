@@ -12,7 +12,7 @@ from typing import Literal
 from flask import redirect, request
 
 from boyd import naming
-from boyd.health.agent_condition import condition_of, stop_text
+from boyd.health.agent_condition import condition_of
 from boyd.health.agent_health import AgentHealth
 from boyd.health.reader import read_agents
 from boyd.models import (
@@ -21,7 +21,6 @@ from boyd.models import (
     LoopResult,
     LoopStatus,
     NotDue,
-    ProcedureRecord,
     Run,
     TrackRecord,
     from_ms,
@@ -29,12 +28,13 @@ from boyd.models import (
     utc_now,
 )
 from boyd.models.responses import ConditionName, ObserverState
-from boyd.store import DEPLOYMENT, AgentStore, Record
+from boyd.store import DEPLOYMENT, Record
 from boyd.store.budgets import BudgetUse
 from boyd.store.server.connection import Client
 from boyd.text.formatting import counted
 from boyd_api.console import charts
 from boyd_api.console.declared_pages import PageResult, Pages
+from boyd_api.console.inbox_list import ReadProcedure
 from boyd_api.console.page_request import PageRequest, Part, read_part, read_seconds
 from boyd_api.console.rendering import render_page, render_public
 from boyd_api.http.problems import HttpProblem
@@ -167,7 +167,7 @@ def agent(page: PageRequest) -> PageResult:
         executions=read_part(lambda: store.executions.page(_EXECUTIONS).executions),
         budgets=read_part(lambda: _budgets(page)),
         execution=read_part(lambda: _execution(page, last.value)),
-        procedures=read_part(lambda: _procedures(store)),
+        procedures=read_part(lambda: _procedures(page)),
         holds=read_part(lambda: store.holds.all(_HOLDS)),
         records=read_part(lambda: _records(page)),
         limited=[
@@ -190,10 +190,12 @@ def _current_result(page: PageRequest, record: Record) -> Part[LoopResult]:
     return read_part(lambda: record.result(page.agent_id, _now(page)))
 
 
-def _procedures(store: AgentStore) -> list[ProcedureRecord]:
+def _procedures(page: PageRequest) -> list[ReadProcedure]:
     """The latest procedures, and those that are stopped."""
-    by_id = {it.id: it for it in store.procedures.list_stopped(_PROCEDURES)}
-    return list(({it.id: it for it in store.procedures.all(_PROCEDURES)} | by_id).values())
+    procedures = page.ctx.agent.store.procedures
+    by_id = {it.id: it for it in procedures.list_stopped(_PROCEDURES)}
+    records = ({it.id: it for it in procedures.all(_PROCEDURES)} | by_id).values()
+    return [ReadProcedure.of(page, record) for record in records]
 
 
 def _holder(status: LoopStatus, record: Record | None) -> str:
@@ -382,7 +384,6 @@ class VitalSign:
     """The activity of an agent in words; if it does not watch, with a *command* that may help.
 
     Without a *text* it is idle: it has *looked* then, and is *due* when it looks by itself.
-    *stopped* says which procedures wait for a person.
     """
 
     agent_id: str
@@ -391,7 +392,7 @@ class VitalSign:
     command: str = ""
     looked: datetime | None = None
     due: datetime | None = None
-    stopped: str = ""
+    has_stops: bool = False
 
 
 def read_vital_signs(page: PageRequest, agent_id: str | None = None) -> list[VitalSign]:
@@ -412,7 +413,7 @@ def vital_signs(client: Client, agent_id: str | None, now: datetime) -> list[Vit
 
 def _sign(condition: responses.AgentCondition, agent: AgentHealth, now: datetime) -> VitalSign:
     name, progress = agent.entry.id, agent.progress
-    sign = partial(VitalSign, name, stopped=stop_text(agent.backlog))
+    sign = partial(VitalSign, name, has_stops=agent.backlog.stopped > 0)
     if condition.name == "not watching":
         return sign(condition.reason, False, condition.command)
     if progress.phase != "idle":

@@ -10,6 +10,7 @@ from flask import redirect, request
 from werkzeug.wrappers import Response as AnyResponse
 
 from boyd import naming
+from boyd.health.agent_condition import stop_text
 from boyd.models import (
     ActionInfo,
     ApprovalItem,
@@ -22,7 +23,13 @@ from boyd.models import (
 from boyd.store import Resolution, Verdict
 from boyd_api.console.agent_page import VitalSign, read_vital_signs
 from boyd_api.console.declared_pages import PageResult, Pages
-from boyd_api.console.inbox_list import ANSWERABLE, InboxFilter, InboxList
+from boyd_api.console.inbox_list import (
+    ANSWERABLE,
+    InboxFilter,
+    InboxList,
+    ReadProcedure,
+    read_stops,
+)
 from boyd_api.console.page_request import (
     HOME,
     PageRequest,
@@ -55,6 +62,20 @@ class Answered:
     text: str
 
 
+@dataclass(frozen=True)
+class StopNotice:
+    """The longest stopped procedure of an agent that waits for somebody, and how many more do."""
+
+    agent_id: str
+    first: ReadProcedure
+    more: int
+
+    @property
+    def text(self) -> str:
+        """The stop in one line."""
+        return stop_text(self.first.record, self.more)
+
+
 @inbox_pages.get("/")
 def inbox(page: PageRequest) -> PageResult:
     """Show the approvals that wait."""
@@ -78,11 +99,16 @@ def _signs_of_items(signs: list[VitalSign], listing: InboxList) -> list[VitalSig
     return [sign for sign in signs if sign.agent_id in names or not listing.everything]
 
 
-def _stop_notices(page: PageRequest, signs: list[VitalSign], view: InboxFilter) -> list[VitalSign]:
-    """The vital signs of agents with stopped procedures, for readers who may resume them."""
-    if (view.tab == "mine") != page.allows("approvals"):
-        return []
-    return [sign for sign in signs if sign.stopped and view.agent in ("", sign.agent_id)]
+def _stop_notices(page: PageRequest, signs: list[VitalSign], view: InboxFilter) -> list[StopNotice]:
+    """The stopped procedures that wait for the reader or, in that tab, for others."""
+    notices = []
+    for sign in signs:
+        if sign.has_stops and view.agent in ("", sign.agent_id):
+            stops = read_stops(page, sign.agent_id)
+            waiting = [stop for stop in stops if bool(stop.no_resume) == (view.tab == "others")]
+            if waiting:
+                notices.append(StopNotice(sign.agent_id, waiting[0], len(waiting) - 1))
+    return notices
 
 
 @inbox_pages.get("/answered")

@@ -9,18 +9,21 @@ from functools import cached_property, partial
 from typing import Any, Literal, get_args
 from urllib.parse import urlencode
 
-from boyd.models import LEVELS, ApprovalItem
+from boyd.models import LEVELS, ApprovalItem, ProcedureRecord
 from boyd.store import Store
 from boyd.store.hashes import readable
 from boyd.store.pending_approvals import PendingApproval, PendingPage
 from boyd_api.console.page_request import PageRequest
 from boyd_api.http.request_context import RequestContext
+from boyd_api.routes.action_routes import cancel_refusal, resume_refusal
 from boyd_api.routes.approval_routes import for_reader
 
 #: Approvals on one page.
 PAGE_SIZE = 50
 #: The most approvals that are answered at once.
 ANSWERABLE = 500
+#: Stopped procedures of an agent among which those for the reader are looked for.
+_STOPPED = 50
 
 Tab = Literal["mine", "others"]
 Order = Literal["deadline", "risk", "age"]
@@ -70,6 +73,29 @@ def read_inbox(page: PageRequest, agents: list[str]) -> Inbox:
 
 def _waiting(page: PageRequest, store: Store, agent_id: str) -> PendingPage:
     return store.agent(agent_id).pending_approvals.first(page.ctx.actor)
+
+
+@dataclass(frozen=True)
+class ReadProcedure:
+    """A procedure, and why the reader may not cancel or resume it; empty if they may."""
+
+    record: ProcedureRecord
+    no_cancel: str
+    no_resume: str
+
+    @classmethod
+    def of(cls, page: PageRequest, record: ProcedureRecord) -> ReadProcedure:
+        """The procedure as the reader of an agent's page sees it."""
+        lack = page.lacks("approvals")
+        refusals = cancel_refusal(page.ctx, record), resume_refusal(page.ctx, record)
+        return cls(record, lack or refusals[0], lack or refusals[1])
+
+
+def read_stops(page: PageRequest, agent_id: str) -> list[ReadProcedure]:
+    """Read the stopped procedures of an agent, the one that has waited longest first."""
+    own = page.of(agent_id)
+    records = own.ctx.agent.store.procedures.list_stopped(_STOPPED)
+    return [ReadProcedure.of(own, record) for record in records]
 
 
 @dataclass(frozen=True)

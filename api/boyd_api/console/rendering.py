@@ -22,7 +22,7 @@ from boyd.store.freezes import Stop
 from boyd.text.formatting import counted, dollars, visible
 from boyd.text.version import VERSION
 from boyd_api.console.declared_pages import NavigationLink, load_guest_pages
-from boyd_api.console.inbox_list import Inbox, read_inbox
+from boyd_api.console.inbox_list import Inbox, read_inbox, read_stops
 from boyd_api.console.page_request import PageRequest, new_nonce
 from boyd_api.http.problems import HttpProblem, not_found
 from boyd_api.http.request_context import unreadable_names
@@ -64,6 +64,10 @@ class Frame:
     def inbox(self) -> Inbox:
         """The approvals that wait."""
         return read_inbox(self.page, [agent.id for agent in self.agents])
+
+    def may_resume(self, agent_id: str) -> bool:
+        """Check whether the reader may resume a stopped procedure of an agent."""
+        return any(not stop.no_resume for stop in read_stops(self.page, agent_id))
 
 
 def read_frame(page: PageRequest) -> Frame:

@@ -253,7 +253,8 @@ def resume_procedure(ctx: RequestContext, id: str, body: ResumeRequest | None) -
     options = body or ResumeRequest()
     record = show_procedure(ctx, id)
     _check_answer(ctx, record)
-    _check_person(ctx, record)
+    if refusal := resume_refusal(ctx, record):
+        raise HttpProblem("forbidden", refusal)
     mode: ResumeMode = "repeat" if options.repeat else "go on"
     if ctx.agent.store.procedures.resume(id, mode, ctx.actor, options.note) == "not stopped":
         raise HttpProblem("not-stopped", f"procedure {id}: {show_procedure(ctx, id).summary}")
@@ -320,10 +321,20 @@ def _check_answer(ctx: RequestContext, record: ProcedureRecord) -> None:
     ctx.check_right("approve", record.action, record.target)
 
 
-def _check_person(ctx: RequestContext, record: ProcedureRecord) -> None:
-    """Refuse a program where only people may approve the procedure or its current step."""
+def cancel_refusal(ctx: RequestContext, record: ProcedureRecord) -> str:
+    """Say why the rights of the caller do not let it cancel a procedure; empty if they do."""
+    permission = ctx.may("approve", record.action, record.target)
+    return "" if permission.allowed else permission.reason
+
+
+def resume_refusal(ctx: RequestContext, record: ProcedureRecord) -> str:
+    """The same for resuming it, which a program may not where only people may approve it."""
+    if refusal := cancel_refusal(ctx, record):
+        return refusal
     step = record.steps[record.at].action if record.at < len(record.steps) else None
-    for action in ctx.agent.entry.catalog.actions:
-        strict = action.id in (record.action, step) and action.autonomy.mode == "human-only"
-        if strict and not ctx.actor.person:
-            raise HttpProblem("forbidden", f"only a person may resume {record.action}")
+    is_strict = any(
+        action.id in (record.action, step) and action.autonomy.mode == "human-only"
+        for action in ctx.agent.entry.catalog.actions
+    )
+    is_program = is_strict and not ctx.actor.person
+    return f"only a person may resume {record.action}" if is_program else ""

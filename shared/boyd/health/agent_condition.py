@@ -6,10 +6,11 @@ from collections.abc import Callable
 from datetime import datetime
 
 from boyd.health.agent_health import AgentHealth, Backlog
+from boyd.health.agent_replies import StoppedProcedure
 from boyd.health.checks import seconds_blind
 from boyd.health.finding import span
 from boyd.health.snapshot import Roster
-from boyd.models import Hold, from_ms
+from boyd.models import Hold, ProcedureRecord, from_ms
 from boyd.models.effect import HARM
 from boyd.models.responses import CONDITIONS, AgentCondition, ConditionName
 from boyd.text.formatting import call_text, counted
@@ -56,7 +57,8 @@ def _blindness(roster: Roster, agent: AgentHealth) -> AgentCondition | None:
 
 def _demand(roster: Roster, agent: AgentHealth) -> AgentCondition | None:
     first = agent.backlog.next_approval
-    demands = [*filter(None, [_question_text(agent.backlog), stop_text(agent.backlog)])]
+    stop = stop_text(agent.backlog.first_stopped, agent.backlog.stopped - 1)
+    demands = [*filter(None, [_question_text(agent.backlog), stop])]
     if not demands:
         return None
     return AgentCondition(
@@ -76,14 +78,13 @@ def _question_text(backlog: Backlog) -> str:
     return f"{counted(approvals, 'approval')} to answer" if approvals else ""
 
 
-def stop_text(backlog: Backlog) -> str:
-    """Describe the stopped procedures in one line; empty without any."""
-    first = backlog.first_stopped
+def stop_text(first: StoppedProcedure | ProcedureRecord | None, more: int) -> str:
+    """Describe a stopped procedure, and how many *more* there are, in one line; empty without."""
     if first is None:
         return ""
-    more = f" (and {counted(backlog.stopped - 1, 'other')})" if backlog.stopped > 1 else ""
+    others = f" (and {counted(more, 'other')})" if more > 0 else ""
     reason = f": {first.reason}" if first.reason else ""
-    return f"{call_text(first.action, first.target)} is stopped{more}{reason}"
+    return f"{call_text(first.action, first.target)} is stopped{others}{reason}"
 
 
 def _stop_time(backlog: Backlog) -> datetime | None:

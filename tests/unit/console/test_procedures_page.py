@@ -173,6 +173,26 @@ def test_a_stopped_procedure_waits_for_a_person_on_every_page(ann: Browser, plac
     assert "is stopped" not in ann.get("/console/").text
 
 
+def test_a_stopped_procedure_waits_for_others_where_rights_forbid_to_resume_it(
+    place: Site,
+) -> None:
+    stopped_by_a_freeze(place)
+    place.lab.deliver()
+    rights = {"principal": "cid", "person": True, "may": ["approve p:restart"]}
+    limited = Browser(place, place.key("read", "approvals", **rights))
+    refusal = "of cid lacks the right 'approve p:renew'; an administrator can"
+
+    assert "is stopped" not in limited.get("/console/").text
+    others = limited.get("/console/?tab=others").text
+    assert "p:renew is stopped" in others
+    assert refusal in others
+    assert "Waits for others" in limited.get("/console/agents").text
+    page = limited.get(PAGE)
+    assert "1 stopped procedure for others to resume or cancel" in page.text
+    assert refusal in page.text
+    assert "/procedures/" not in page.source
+
+
 @pytest.mark.parametrize("verdict", ["approve", "deny"])
 def test_an_approved_procedure_has_not_succeeded_before_its_last_step(
     ann: Browser, place: Site, verdict: str
