@@ -12,7 +12,15 @@ from typing import Any, get_args
 from flask import Response, request
 
 from boyd.export.tracing.spans import trace_link
-from boyd.models import SEVERITIES, AuditEntry, LoopResult, Observation, Phase, tape
+from boyd.models import (
+    SEVERITIES,
+    AuditEntry,
+    ExecutionEntry,
+    LoopResult,
+    Observation,
+    Phase,
+    tape,
+)
 from boyd.models.responses import IterationList, IterationSummary, outcome, outcome_kind
 from boyd.store.hashes import reading
 from boyd_api.console import charts
@@ -105,6 +113,9 @@ def iteration(page: PageRequest, name: str) -> PageResult:
     result, in_flight = _find(page, name)
     groups = _by_source(result.observations)
     text = result.to_json()
+    execution = read_part(
+        lambda: page.ctx.agent.past_work.execution(loop_routes.execution_name(result))
+    )
     return render_page(
         page,
         "flight_record.html",
@@ -117,14 +128,23 @@ def iteration(page: PageRequest, name: str) -> PageResult:
         more_groups=len(groups) - _SOURCES,
         newest=page.ctx.agent.store.loop_control.iteration(),
         entries=_entries(page, result),
-        execution=read_part(
-            lambda: page.ctx.agent.past_work.execution(loop_routes.execution_name(result))
-        ),
+        execution=execution,
+        is_open=_is_open(execution.value),
         other=_other(page, result),
         trace_link=None if in_flight else trace_link(page.ctx.services.settings.traces, result),
         copied=text if len(text) <= _COPIED else "",
         kind=outcome_kind(result),
         strip=charts,
+    )
+
+
+def _is_open(execution: ExecutionEntry | None) -> bool:
+    """Check whether something is still to become of what the iteration has started."""
+    if execution is None or execution.verification is None:
+        return execution is not None and execution.state == "running"
+    compensation = execution.verification.compensation
+    return execution.verification.verdict is None or (
+        compensation is not None and compensation.state == "asked"
     )
 
 

@@ -236,15 +236,26 @@ def test_an_iteration_has_started_a_procedure_and_says_what_became_of_it(server:
     go_on(lab)
     asked = place.get("/approvals").json["pending"][0]["id"]
     where = f"step 2 of 2 (ok) waits for approval {asked[:8]}"
-    results = ann.get(f"{PAGE}/iterations/1").text.partition(" Results ")[2]
+    shown = ann.get(f"{PAGE}/iterations/1")
+    assert 'data-live="execution procedure"' in shown.source
+    results = shown.text.partition(" Results ")[2]
     assert results.startswith(f"p:renew {where} ")
     assert "Not verified: the call returned" not in results
     assert f"p:renew: {where}" in ann.get(PAGE).text
 
     lab.resolver.answer(asked, "approved", person("bob"))
     go_on(lab)
-    assert " Results p:renew succeeded " in ann.get(f"{PAGE}/iterations/1").text
+    over = ann.get(f"{PAGE}/iterations/1")
+    assert " Results p:renew succeeded " in over.text
+    assert 'data-live=""' in over.source
     place.services.stop()
+
+
+def test_the_page_of_a_target_hears_of_calls_procedures_and_verdicts(ann: Browser) -> None:
+    live = ann.get("/console/target?target=web1")
+    assert 'data-live="iteration approval call execution procedure"' in live.source
+    past = ann.get("/console/target?target=web1&until=2026-01-01T00:00:00Z")
+    assert 'data-live=""' in past.source
 
 
 def test_the_api_refuses_what_cannot_be_done(place: Site) -> None:

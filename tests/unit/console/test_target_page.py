@@ -74,13 +74,15 @@ def test_an_open_incident_says_that_nobody_watches_it(alice: Browser, desk: Site
     for worker in desk.store.fleet.workers():
         desk.store.fleet.leave(worker.name)
     show = incident_routes.show_incident
-    texts = [alice.get(address("/console/incident", id=INCIDENT)).text]
+    shown = [alice.get(address("/console/incident", id=INCIDENT))]
     with mock.patch.object(
         incident_routes, "show_incident", lambda *a: show(*a).patched({"open": True})
     ):
-        texts.append(alice.get(address("/console/incident", id=INCIDENT)).text)
+        shown.append(alice.get(address("/console/incident", id=INCIDENT)))
 
-    assert ["desk : not watching" in text for text in texts] == [False, True]
+    assert ["desk : not watching" in page.text for page in shown] == [False, True]
+    kinds = [page.source.partition('data-live="')[2].partition('"')[0] for page in shown]
+    assert kinds == ["", "iteration approval call execution procedure"]
 
 
 @pytest.mark.usefixtures("past")
