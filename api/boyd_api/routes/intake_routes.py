@@ -52,7 +52,8 @@ def take(ctx: RequestContext, format: str) -> JsonResponse:
     All of it is accepted, or nothing.
     """
     headers = {name.lower(): value for name, value in request.headers.items()}
-    sent = IntakeRequest(headers.get("content-type", ""), headers, request.get_data())
+    now = ctx.now or ctx.agent.store.clock.now()
+    sent = IntakeRequest(headers.get("content-type", ""), headers, request.get_data(), now)
     declared = next((intake for intake in ctx.agent.entry.intakes if intake.name == format), None)
     if declared and not isinstance(declared.auth, KeyAuth):
         _check_sent_by(ctx, declared)

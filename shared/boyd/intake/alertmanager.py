@@ -25,11 +25,10 @@ from boyd.intake.request import (
     IntakeRequest,
     check_count,
     check_one,
-    plausible,
     read_json,
     severity_of,
 )
-from boyd.models import JsonObject, Observation, Severity, explain, utc_now
+from boyd.models import JsonObject, Observation, Severity, explain
 
 #: Senders by version of the webhook.
 SENDERS = {"4": "alertmanager", "1": "grafana"}
@@ -114,7 +113,8 @@ def parse(request: IntakeRequest) -> list[Observation]:
     except ValidationError as error:
         raise BadIntake.of(error) from None
     _check_repeated(sent)
-    return [_observation(_alert(alert, index), sent) for index, alert in enumerate(sent.alerts)]
+    alerts = (_alert(alert, index) for index, alert in enumerate(sent.alerts))
+    return [_observation(alert, sent, request) for alert in alerts]
 
 
 def _check_head(body: Any) -> None:
@@ -147,21 +147,21 @@ def _check_repeated(sent: Notification) -> None:
         )
 
 
-def _observation(alert: Alert, sent: Notification) -> Observation:
+def _observation(alert: Alert, sent: Notification, request: IntakeRequest) -> Observation:
     name = alert.labels.get("alertname")
     happened = alert.ends_at if alert.status == "resolved" else alert.starts_at
     return Observation(
         source=f"{sent.sender}/{name}" if name else sent.sender,
         type="alert",
         severity=_severity(alert),
-        data=_data(alert, sent),
+        data=_data(alert, sent, request),
         metadata={
             "intake": sent.sender,
             "fingerprint": alert.fingerprint or _fingerprint(alert),
             "groupLabels": dict(sent.group_labels),
             "truncatedAlerts": sent.truncated_alerts,
         },
-        timestamp=plausible(happened) or utc_now(),
+        timestamp=request.plausible(happened) or request.now,
     )
 
 
@@ -178,7 +178,7 @@ def _severity(alert: Alert) -> Severity:
     return severity_of(alert.labels.get("severity", "")) or "warning"
 
 
-def _data(alert: Alert, sent: Notification) -> JsonObject:
+def _data(alert: Alert, sent: Notification, request: IntakeRequest) -> JsonObject:
     data: JsonObject = {
         "status": alert.status,
         "labels": dict(alert.labels),
@@ -188,8 +188,9 @@ def _data(alert: Alert, sent: Notification) -> JsonObject:
         **sent.common_fields,
         **_grafana_fields(alert),
     }
-    times = {"startsAt": plausible(alert.starts_at), "endsAt": plausible(alert.ends_at)}
-    return data | {name: time.isoformat() for name, time in times.items() if time}
+    times = {"startsAt": alert.starts_at, "endsAt": alert.ends_at}
+    plausible = {name: request.plausible(time) for name, time in times.items()}
+    return data | {name: time.isoformat() for name, time in plausible.items() if time}
 
 
 def _grafana_fields(alert: Alert) -> JsonObject:

@@ -28,11 +28,10 @@ from boyd.intake.request import (
     check_count,
     check_one,
     media_type,
-    plausible,
     read_json,
     severity_of,
 )
-from boyd.models import JsonObject, Observation, Severity, utc_now
+from boyd.models import JsonObject, Observation, Severity
 
 VERSION = "1.0"
 STRUCTURED = "application/cloudevents+json"
@@ -52,9 +51,9 @@ def parse(request: IntakeRequest) -> list[Observation]:
         BadIntake: there is no event, or one is invalid or not of version 1.0.
     """
     if request.media_type == BATCH:
-        return _batch(read_json(request.body))
+        return _batch(read_json(request.body), request)
     if request.media_type == STRUCTURED:
-        return [_parse_event(read_json(request.body))]
+        return [_parse_event(read_json(request.body), request)]
     if request.media_type.startswith("application/cloudevents"):
         raise BadIntake(f"Content-Type: unknown event format; send {STRUCTURED} or {BATCH}")
     if any(name.startswith(_PREFIX) for name in request.headers):
@@ -64,14 +63,14 @@ def parse(request: IntakeRequest) -> list[Observation]:
     )
 
 
-def _batch(body: Any) -> list[Observation]:
+def _batch(body: Any, request: IntakeRequest) -> list[Observation]:
     if not isinstance(body, list):
         raise BadIntake("a batch should be a list of events")
     check_count(body)
-    return [_parse_event(event, f"{index}") for index, event in enumerate(body)]
+    return [_parse_event(event, request, f"{index}") for index, event in enumerate(body)]
 
 
-def _parse_event(event: Any, where: str = "") -> Observation:
+def _parse_event(event: Any, request: IntakeRequest, where: str = "") -> Observation:
     at = f"{where}: " if where else ""
     if not isinstance(event, dict):
         raise BadIntake(f"{at}an event should be an object")
@@ -84,7 +83,7 @@ def _parse_event(event: Any, where: str = "") -> Observation:
             data = _decode_base64(data["data_base64"], attributes.get("datacontenttype"))
         except BadIntake as error:
             raise BadIntake(f"{at}data_base64: {error}") from None
-    return _observation(attributes, data, where)
+    return _observation(attributes, data, request, where)
 
 
 def _binary(request: IntakeRequest) -> Observation:
@@ -95,7 +94,7 @@ def _binary(request: IntakeRequest) -> Observation:
     }
     if request.content_type:
         attributes["datacontenttype"] = request.content_type
-    return _observation(attributes, _payload(request.body, request.content_type))
+    return _observation(attributes, _payload(request.body, request.content_type), request)
 
 
 def _header(name: str, text: str) -> str:
@@ -162,7 +161,9 @@ class Attributes(BaseModel):
     specversion: Literal["1.0"]
 
 
-def _observation(attributes: Mapping[str, Any], data: JsonObject, where: str = "") -> Observation:
+def _observation(
+    attributes: Mapping[str, Any], data: JsonObject, request: IntakeRequest, where: str = ""
+) -> Observation:
     present: dict[str, Any] = {k: v for k, v in attributes.items() if v is not None}
     at = f"{where}: " if where else ""
     _check_version(present, at)
@@ -176,7 +177,7 @@ def _observation(attributes: Mapping[str, Any], data: JsonObject, where: str = "
             severity=_severity(present.get("severity")),
             data={**present, **data},
             metadata={"intake": "cloudevents", "eventId": f"{event.source} {event.id}"},
-            timestamp=plausible(event.time) or utc_now(),
+            timestamp=request.plausible(event.time) or request.now,
         )
     except ValidationError as error:
         raise BadIntake.of(error, where) from None

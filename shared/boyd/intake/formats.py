@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cache, lru_cache, partial
 from importlib.metadata import EntryPoint, entry_points
@@ -23,11 +23,10 @@ from boyd.intake.request import (
     IntakeUnready,
     check_count,
     check_one,
-    plausible,
     read_json,
     severity_of,
 )
-from boyd.models import JsonObject, Observation, Severity, utc_now
+from boyd.models import JsonObject, Observation, Severity
 from boyd.settings.intake_settings import DeclaredIntake, IntakeMapping, shipped_intakes
 from boyd.settings.validation import saying
 from boyd.text.extraction import Expression, ExtractionError, StepMeter, UnusableExpression
@@ -167,19 +166,20 @@ def parse_mapped(mapping: IntakeMapping, name: str, request: IntakeRequest) -> l
         BadIntake: it is not JSON, has no items, or has other values than the mapping expects.
         IntakeUnready: the mapping cannot be used here.
     """
-    headers = {header.lower(): request.headers.get(header.lower()) for header in mapping.headers}
-    reader = _Reader(mapping, name, {"body": read_json(request.body), "headers": headers})
-    return reader.observations()
+    return _Reader(mapping, name, request).observations()
 
 
 class _Reader:
     """Reads one message; all of its expressions together are limited."""
 
-    def __init__(self, mapping: IntakeMapping, name: str, scope: Mapping[str, Any]) -> None:
+    def __init__(self, mapping: IntakeMapping, name: str, request: IntakeRequest) -> None:
         self._mapping = mapping
         self._name = name
         self._zone = ZoneInfo(mapping.timezone)
-        self._scope = scope
+        self._request = request
+        names = map(str.lower, mapping.headers)
+        headers = {name: request.headers.get(name) for name in names}
+        self._scope = {"body": read_json(request.body), "headers": headers}
         self._meter = StepMeter()
         self._bytes = 0
 
@@ -208,6 +208,7 @@ class _Reader:
             if identity := _identity(value):
                 metadata[name] = identity
         end = _text(self._value(mapping.source, item))[:MAX_SOURCE]
+        time = _time(self._value(mapping.timestamp, item), self._zone)
         try:
             return Observation(
                 source=f"{self._name}/{end}" if end else self._name,
@@ -215,7 +216,7 @@ class _Reader:
                 severity="info" if resolved else self._severity(item),
                 data=data,
                 metadata=metadata,
-                timestamp=_time(self._value(mapping.timestamp, item), self._zone) or utc_now(),
+                timestamp=self._request.plausible(time) or self._request.now,
             )
         except ValidationError as error:
             raise BadIntake.of(error, f"item {index}") from None
@@ -287,9 +288,9 @@ def _time(value: Any, zone: ZoneInfo) -> datetime | None:
     try:
         if isinstance(value, str) and not value.strip().isdigit():
             read = datetime.fromisoformat(_iso(value))
-            return plausible(read if read.tzinfo else read.replace(tzinfo=zone))
+            return read if read.tzinfo else read.replace(tzinfo=zone)
         number = float(_text(value))
         unit = next((unit for unit in _UNITS if number / unit < _LATEST), _UNITS[-1])
-        return plausible(datetime.fromtimestamp(number / unit, UTC))
+        return datetime.fromtimestamp(number / unit, UTC)
     except (ValueError, OverflowError, OSError):
         return None

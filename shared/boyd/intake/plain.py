@@ -11,7 +11,6 @@ from boyd.intake.request import (
     IntakeRequest,
     check_count,
     check_one,
-    plausible,
     read_json,
 )
 from boyd.models import Observation, ObservationType
@@ -37,10 +36,10 @@ def parse(request: IntakeRequest) -> list[Observation]:
     """
     body = read_json(request.body)
     if isinstance(body, dict) and "observations" not in body:
-        return [_observation(body)]
+        return [_observation(body, request)]
     items = _items(body)
     check_count(items)
-    return [_observation(item, f"{index}") for index, item in enumerate(items)]
+    return [_observation(item, request, f"{index}") for index, item in enumerate(items)]
 
 
 def _items(body: Any) -> list[Any]:
@@ -55,18 +54,18 @@ def _items(body: Any) -> list[Any]:
     return items
 
 
-def _observation(value: Any, where: str = "") -> Observation:
+def _observation(value: Any, request: IntakeRequest, where: str = "") -> Observation:
     at = f"{where}: " if where else ""
     if not isinstance(value, dict) or "source" not in value:
         raise BadIntake(f"{at}{EXPECTED}")
     check_one(value, where)
     try:
-        posted = _Posted.model_validate(value)
+        posted = _Posted.model_validate({"timestamp": request.now, **value})
     except ValidationError as error:
         raise BadIntake.of(error, where) from None
     if posted.source.startswith(RESERVED):
         raise BadIntake(f"{at}source: the prefix {RESERVED!r} is reserved for runs")
-    if plausible(posted.timestamp) is None:
+    if request.plausible(posted.timestamp) is None:
         raise BadIntake(f"{at}timestamp: should be between 1970 and now")
     # Whoever sends it chooses the source; rules must not take it for a plugin's own.
     metadata = {**(posted.metadata or {}), "intake": "json"}

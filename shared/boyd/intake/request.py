@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -52,16 +52,23 @@ class NotJson(BadIntake):
 
 @dataclass(frozen=True)
 class IntakeRequest:
-    """A request; `headers` have lower-case names."""
+    """A request; `headers` have lower-case names, `now` is the time by the clock of Redis."""
 
     content_type: str
     headers: Mapping[str, str]
     body: bytes
+    now: datetime = field(default_factory=utc_now)
 
     @property
     def media_type(self) -> str:
         """The content type without parameters, in lower case."""
         return media_type(self.content_type)
+
+    def plausible(self, time: datetime | None) -> datetime | None:
+        """*time* in UTC; None if it is before 1970 or in the future."""
+        if time is None or time.year < 1970:
+            return None
+        return time.astimezone(UTC) if time < self.now + MAX_AHEAD else None
 
 
 def media_type(content_type: str) -> str:
@@ -128,13 +135,6 @@ def check_count(items: list[Any]) -> None:
     """
     if len(items) > MAX_OBSERVATIONS:
         raise BadIntake(f"{len(items)} in one request; the limit is {MAX_OBSERVATIONS}")
-
-
-def plausible(time: datetime | None) -> datetime | None:
-    """*time* in UTC; None if it is before 1970 or in the future."""
-    if time is None or time.year < 1970:
-        return None
-    return time.astimezone(UTC) if time < utc_now() + MAX_AHEAD else None
 
 
 WORDS: dict[Severity, str] = {

@@ -12,15 +12,16 @@ import pytest
 
 from api_kit import Site, make_desk
 from boyd.intake import IntakeRequest, formats
-from boyd.models import Observation
+from boyd.models import Observation, from_ms
 from boyd.store import IntakeLimits
 from boyd.store.keys import Keys
 from boyd_api.routes import intake_routes
+from virtual_time import BEGIN, VirtualTime, imaginary_server
 
 KEY = {"Idempotency-Key": "once"}
 PLAIN = {"source": "backup", "severity": "error", "data": {"job": "nightly"}}
 EVENT = {"specversion": "1.0", "id": "1", "source": "/shop", "type": "order", "data": {"n": 1}}
-ALERTS = {
+ALERTS: dict[str, Any] = {
     "version": "4",
     "groupKey": "{}",
     "status": "firing",
@@ -42,6 +43,8 @@ ALERTS = {
         for host in ("a", "b")
     ],
 }
+#: The time of an imaginary Redis, by which the clock of this host is weeks behind.
+NOW = from_ms(BEGIN).isoformat().replace("+00:00", "Z")
 STRUCTURED = "application/cloudevents+json"
 BATCH = "application/cloudevents-batch+json"
 BINARY = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/shop", "ce-type": "order"}
@@ -276,7 +279,7 @@ def test_a_storm_uses_up_nothing_of_what_people_may_ask(server: Any) -> None:
 
 @pytest.mark.long
 def test_1500_alerts_of_one_group_are_taken_and_observed_in_order(eager: Site) -> None:
-    group = [{**ALERTS["alerts"][0], "fingerprint": f"{n:04}"} for n in range(1500)]  # type: ignore[index]
+    group = [{**ALERTS["alerts"][0], "fingerprint": f"{n:04}"} for n in range(1500)]
     eager.dispatcher.held = True
     answer = eager.post("/intake/alertmanager", {**ALERTS, "alerts": group})
     assert (answer.status_code, answer.json["accepted"]) == (202, 1500)
@@ -294,8 +297,7 @@ def test_1500_alerts_of_one_group_are_taken_and_observed_in_order(eager: Site) -
 def test_a_body_of_ten_megabytes_is_taken_whatever_other_requests_may_bring(eager: Site) -> None:
     note = {"summary": "x" * 10_000}
     group = [
-        {**ALERTS["alerts"][0], "annotations": note, "fingerprint": f"{n}"}  # type: ignore[index]
-        for n in range(1000)
+        {**ALERTS["alerts"][0], "annotations": note, "fingerprint": f"{n}"} for n in range(1000)
     ]
     eager.dispatcher.held = True
     answer = eager.post("/intake/alertmanager", {**ALERTS, "alerts": group})
@@ -325,7 +327,7 @@ def test_an_alert_that_is_repeated_while_it_waits_is_one_observation_with_a_coun
 ) -> None:
     for _ in range(3):
         desk.post("/intake/alertmanager", ALERTS)
-    ended = {**ALERTS["alerts"][1], "status": "resolved"}  # type: ignore[index]
+    ended = {**ALERTS["alerts"][1], "status": "resolved"}
     desk.post("/intake/alertmanager", {**ALERTS, "alerts": [ended]})
     desk.lab.run()
 
@@ -344,7 +346,7 @@ def test_an_alert_that_is_repeated_while_it_waits_is_one_observation_with_a_coun
 def alert(host: str, status: str = "firing", **fields: str) -> dict[str, Any]:
     """An alert that began at noon, or ended ten minutes later."""
     ended = "2026-01-05T12:10:00Z" if status == "resolved" else "0001-01-01T00:00:00Z"
-    one: dict[str, Any] = ALERTS["alerts"][0]  # type: ignore[index]
+    one: dict[str, Any] = ALERTS["alerts"][0]
     labels = {**one["labels"], "instance": host}
     return {
         **one,
@@ -563,3 +565,27 @@ def test_a_format_that_fails_is_a_fault_of_the_server_and_not_an_unknown_path(
     assert (answer.status_code, answer.json["type"]) == (500, "/problems/internal")
     assert "labels" not in answer.text
     assert "KeyError" in caplog.text
+
+
+@imaginary_server()
+@pytest.mark.parametrize(
+    ("format", "body"),
+    [
+        ("json", PLAIN),
+        ("json", {**PLAIN, "timestamp": NOW}),
+        ("cloudevents", {**EVENT, "time": NOW}),
+        ("alertmanager", ALERTS | {"alerts": [{**ALERTS["alerts"][0], "startsAt": NOW}]}),
+        ("datadog", {"event_type": "full", "date": str(BEGIN)}),
+    ],
+    ids=["now", "observation", "event", "alert", "mapping"],
+)
+def test_a_message_of_now_is_of_now_though_the_clock_of_this_host_is_weeks_behind(
+    format: str, body: Any, server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    VirtualTime(monkeypatch)
+    site = Site(make_desk(server, "event-driven")[0], server)
+    kind = STRUCTURED if format == "cloudevents" else "application/json"
+    answer = site.post(f"/intake/{format}", data=json.dumps(body), content_type=kind)
+
+    assert answer.status_code == 202, answer.json
+    assert [one["timestamp"] for one in seen(site)] == [NOW]
