@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 import redis
@@ -53,14 +54,17 @@ from boyd.models.investigation import Asked, InvestigationRequest, Usage
 from boyd.store import (
     AgentEntry,
     AgentStore,
+    BatchEntry,
     ItemAnswer,
     LogChange,
     Lost,
+    PhaseEnd,
     PhaseEntry,
     Retention,
     RunEnding,
     Store,
     StoredAnswer,
+    StuckBatch,
     WorkerInfo,
     connect,
 )
@@ -246,6 +250,7 @@ def live(store: Store) -> None:
     """Have an agent do all that scripts are for."""
     a = store.agent("a")
     deployment(store)
+    continued_iterations(store.agent("b"))
     iterations(store, a)
     work(store, a)
     effects(store, a)
@@ -303,6 +308,45 @@ def deployment(store: Store) -> None:
     store.agent("a").model_usage.count("m", "answered", Usage(input_tokens=1, output_tokens=1), 1.0)
 
 
+def continued_iterations(b: AgentStore) -> None:
+    """An iteration whose worker enters each phase as it leaves the one before."""
+    run = RunRequest(title="t", description="d")
+    b.runs.submit(run, False, ANN, "run1")
+    b.loop_control.intake([seen()], start=False, actor=ANN)
+    b.loop_control.begin("test")
+    entry = b.iterations.enter(1, 1, "start", "w/1", ["startedAt"])
+    assert entry
+    end = b.iterations.leave_start(entry, ["o"], ["{}"], {"build": "x"}, "w/2")
+    assert end == PhaseEnd(BatchEntry(1, 1, 1, "w/2", "{}", ANY, "x"))
+    assert end
+    assert isinstance(end.entry, BatchEntry)
+    last = b.observers.complete_batch(end.entry, {"seen:0": "[]"}, "w/3")
+    assert last
+    assert last.entry
+    assert [run["id"] for run in last.entry.runs] == ["run1"]
+    situation = Situation(summary="s")
+    end = b.iterations.leave_orient(last.entry, situation, {}, {}, successor="w/4")
+    entry = phase_of(end)
+    end = b.iterations.leave(entry, "act", {}, successor="w/5")
+    entry = phase_of(end)
+    end = b.iterations.leave(entry, "complete", {}, successor="w/6")
+    entry = phase_of(end)
+    b.runs.submit(run, False, ANN, "run2")
+    assert b.iterations.finish(entry.fence, result(1), [], FOUND, KEEP) == 2
+    entry = b.iterations.enter(2, 1, "start", "w/1", ["startedAt"])
+    assert entry
+    end = b.iterations.leave_start(entry, [], [], {}, "w/2")
+    entry = phase_of(end)
+    assert [run["id"] for run in entry.runs] == ["run2"]
+
+
+def phase_of(end: PhaseEnd | None) -> PhaseEntry:
+    """The phase that was entered in the same step."""
+    assert end
+    assert isinstance(end.entry, PhaseEntry)
+    return end.entry
+
+
 def iterations(store: Store, a: AgentStore) -> None:
     """Two whole iterations, with observers, runs and observations from outside."""
     a.loop_control.pause("maintenance", ANN)
@@ -320,11 +364,12 @@ def iterations(store: Store, a: AgentStore) -> None:
     assert entry
     a.iterations.renew(1, 1, "w/2")
     assert a.iterations.leave_start(entry, ["o"], ["{}", "{}"], {})
-    a.observers.enter_batch(1, 1, 1, "w/3")
-    a.observers.renew_batch(1, 1, 1, "w/3")
+    batch = a.observers.enter_batch(1, 1, 1, "w/3")
+    assert batch
+    a.observers.renew_batch(batch)
     a.observers.replace_batch(1, 2, 1, ["{}"])
-    a.observers.complete_batch(1, 1, 1, "w/3", {"seen:0": "[]"})
-    a.observers.complete_batch(1, 3, 2, "", {})
+    a.observers.complete_batch(batch, {"seen:0": "[]"})
+    a.observers.give_up_batch(StuckBatch(1, 3, 2, "", "", False, 0, False), {})
     entry = a.iterations.enter_orient(1, 1, "w/4")
     assert entry
     assert [run["id"] for run in entry.runs] == ["run1"]

@@ -1,14 +1,15 @@
 """Runs the steps of an iteration.
 
 A step enters its phase with one script, runs the phase function, and leaves with one script that
-stores the outcome and makes the next phase due. A repeated or late message finds nothing to enter.
+stores the outcome and makes the next phase due. A worker that goes on with that phase enters it in
+the same script; otherwise a message is sent. A repeated or late message finds nothing to enter.
 The sweeper finds a step whose worker died, and one that nobody took.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -39,7 +40,9 @@ from boyd.runtime.engine import Engine
 from boyd.runtime.leases import PUT_BACK_MARGIN
 from boyd.runtime.triggers import TICK
 from boyd.store import (
+    BatchEntry,
     BatchRun,
+    PhaseEnd,
     PhaseEntry,
     Record,
     Stale,
@@ -57,19 +60,25 @@ from boyd.text import queues
 
 log = logging.getLogger("boyd.runtime")
 
-#: Fields of an iteration's record that decide and act need; not its observations.
-_TO_DECIDE = ("iteration", "timeline", "situation", "problems", "blocks", "build")
-_TO_ACT = (*_TO_DECIDE, "decision", "trace", "runs", "unserved", "holdout", "gate")
+#: Fields of an iteration's record that decide needs; not its observations.
+_TO_DECIDE = ("iteration", "timeline", "runs", "situation", "problems", "blocks", "build")
+#: Fields that phases need; orient and complete need the whole record.
+_FIELDS: dict[Phase, tuple[str, ...]] = {
+    "start": ("iteration", "timeline", "startedAt", "trigger"),
+    "decide": _TO_DECIDE,
+    "act": (*_TO_DECIDE, "decision", "trace", "unserved", "holdout", "gate"),
+}
 
 
 @dataclass(frozen=True)
 class NextStep:
-    """A phase that has become due under an epoch, and the queue of its message."""
+    """A phase that is due under an epoch: entered by this worker, or to be sent to a queue."""
 
     phase: Phase
     iteration: int
     epoch: int
     queue: str = queues.LOOP
+    entry: PhaseEntry | BatchEntry | None = None
 
 
 #: Runs a phase and leaves it; returns what follows, unless messages were sent or nothing does.
@@ -110,13 +119,12 @@ class IterationSteps:
         self._iterations = engine.store.iterations
         self._settings = engine.settings
         self._draws = CaseDraws(engine)
-        self._steps: dict[Phase, Callable[..., NextStep | None]] = {
-            "start": self.start,
-            "observe": self.observe,
-            "orient": self.orient,
-            "decide": self.decide,
-            "act": self.act,
-            "complete": self.complete,
+        self._works: dict[Phase, Work] = {
+            "start": self._start,
+            "orient": self._orient,
+            "decide": self._decide,
+            "act": self._act,
+            "complete": self._complete,
         }
 
     def run(self, phase: Phase, *ids: int) -> bool:
@@ -127,83 +135,39 @@ class IterationSteps:
         Returns:
             Whether that chain goes on.
         """
-        step = self._steps[phase](*ids)
-        goes_on = step is not None and FOLLOWS.get(phase) == step.phase
-        while step and self._settings.may_take(step.queue):
-            goes_on = False
-            step = self._steps[step.phase](step.iteration, step.epoch)
+        entry = self._enter(phase, *ids)
+        step = self._go_on(entry) if entry else None
+        goes_on = step is not None and step.entry is None and FOLLOWS.get(phase) == step.phase
+        while step and step.entry:
+            step = self._go_on(step.entry)
         if step and not goes_on:
             self._engine.dispatcher.send(
                 self._agent.id, step.iteration, step.epoch, step.phase, step.queue
             )
         return goes_on
 
-    def start(self, iteration: int, epoch: int) -> NextStep | None:
-        """Run the start phase: run hooks, plan the observe phase and send its batches."""
-        entry = self._enter(iteration, epoch, "start", ("iteration", "timeline", "trigger"))
-        return self._run_under_lease(entry, self._start)
+    def _enter(self, phase: Phase, *ids: int) -> PhaseEntry | BatchEntry | None:
+        """Enter what a message names: a phase by iteration and epoch, or a batch."""
+        worker = self._engine.attempt_name()
+        if phase == "observe":
+            iteration, batch, attempt = ids
+            return self._store.observers.enter_batch(iteration, batch, attempt, worker)
+        iteration, epoch = ids
+        if phase == "orient":
+            return self._iterations.enter_orient(iteration, epoch, worker)
+        return self._iterations.enter(iteration, epoch, phase, worker, _FIELDS.get(phase, ()))
 
-    def observe(self, iteration: int, batch: int, attempt: int) -> NextStep | None:
-        """Run one batch of the observe phase; orient follows the last one to complete."""
-        attempt_name = self._engine.attempt_name()
-        entry = self._store.observers.enter_batch(iteration, batch, attempt, attempt_name)
-        if entry is None:
-            return None
-        work = Batch.from_json(entry.payload)
-        ctx = PhaseContext(self._agent, "observe", self._engine.context, iteration)
+    def _go_on(self, entry: PhaseEntry | BatchEntry) -> NextStep | None:
+        if isinstance(entry, BatchEntry):
+            return self._observe(entry)
+        return self._run_under_lease(entry, self._works[entry.phase])
 
-        def renew() -> bool:
-            return self._store.observers.renew_batch(iteration, batch, attempt, attempt_name)
+    def _successor(self, queue: str) -> str:
+        """The name under which this worker enters the next step of *queue*; empty: it does not."""
+        return self._engine.attempt_name() if self._settings.may_take(queue) else ""
 
-        with self._engine.leases.renewing(renew, self._limit(work)):
-            results = observe.observe(
-                ctx, work, self._engine.isolate, self._settings.max_bytes, self._settings.width
-            )
-        fields = dict(_result_field(item, self._settings.host) for item in results)
-        tasks = {item.task.index: (item.count, round(item.duration, 1)) for item in results}
-        offsets = [round(entry.offset + item.offset) for item in results]
-        build = self._engine.build
-        other = build.id if build.id != entry.build else ""
-        ran = BatchRun(self._settings.host, self._settings.worker, tasks, attempt, offsets, other)
-        fields |= ran.fields(batch)
-        if other:
-            fields[f"build:{build.id}"] = build.to_json()
-        completed = self._store.observers.complete_batch(
-            iteration, batch, attempt, attempt_name, fields
-        )
-        if not completed or completed[0] > 0:
-            return None
-        return NextStep("orient", iteration, completed[1])
-
-    def orient(self, iteration: int, epoch: int) -> NextStep | None:
-        """Run the orient phase on the observations, runs and intake."""
-        entry = self._iterations.enter_orient(iteration, epoch, self._engine.attempt_name())
-        return self._run_under_lease(entry, self._orient)
-
-    def decide(self, iteration: int, epoch: int) -> NextStep | None:
-        """Run the decide phase; act follows, or complete after a no-op."""
-        entry = self._enter(iteration, epoch, "decide", _TO_DECIDE)
-        return self._run_under_lease(entry, self._decide)
-
-    def act(self, iteration: int, epoch: int) -> NextStep | None:
-        """Run the act phase: execute the action or queue it for approval."""
-        entry = self._enter(iteration, epoch, "act", _TO_ACT)
-        return self._run_under_lease(entry, self._act)
-
-    def complete(self, iteration: int, epoch: int) -> NextStep | None:
-        """Run the complete phase: hooks, runs, history, and a follow-up iteration if work waits."""
-        entry = self._enter(iteration, epoch, "complete")
-        return self._run_under_lease(entry, self._complete)
-
-    def _enter(
-        self, iteration: int, epoch: int, phase: Phase, fields: Sequence[str] = ()
-    ) -> PhaseEntry | None:
-        return self._iterations.enter(iteration, epoch, phase, self._engine.attempt_name(), fields)
-
-    def _run_under_lease(self, entry: PhaseEntry | None, work: Work) -> NextStep | None:
+    def _run_under_lease(self, entry: PhaseEntry, work: Work) -> NextStep | None:
         """Run an entered phase under its lease; an error fails the iteration."""
-        if entry is None:
-            return None
         record = entry.record
         ctx = PhaseContext(
             self._agent,
@@ -239,8 +203,9 @@ class IterationSteps:
         settings = self._settings
         plan = observe.plan(ctx, due, self._engine.fleet, queues.OBSERVE, settings.bundle_size)
         payloads = [batch.to_json() for batch in plan.batches]
+        queue = plan.batches[0].queue if plan.batches else queues.LOOP
         failures = {f"fail:{index}": p.to_json() for index, p in plan.failures.items()}
-        left = self._iterations.leave_start(
+        end = self._iterations.leave_start(
             entry,
             plan.observers,
             payloads,
@@ -250,14 +215,43 @@ class IterationSteps:
                 "notDue": dump_not_due(ctx.not_due),
                 **build_fields(self._engine.build),
             },
+            # Several batches are for several workers.
+            self._successor(queue) if len(payloads) <= 1 else "",
         )
-        if not left:
+        if not end:
             return None
+        if end.entry or not payloads:
+            return _after(entry, "observe" if payloads else "orient", end)
         hints = [BatchHint(k, 1, batch.queue) for k, batch in enumerate(plan.batches, 1)]
-        if not hints:
-            return _after(entry, "orient")
         self._engine.dispatcher.fan_out(self._agent.id, entry.iteration, hints)
         return None
+
+    def _observe(self, entry: BatchEntry) -> NextStep | None:
+        """Run a batch of the observe phase; orient follows the last one to complete."""
+        work = Batch.from_json(entry.payload)
+        ctx = PhaseContext(self._agent, "observe", self._engine.context, entry.iteration)
+
+        def renew() -> bool:
+            return self._store.observers.renew_batch(entry)
+
+        with self._engine.leases.renewing(renew, self._limit(work)):
+            results = observe.observe(
+                ctx, work, self._engine.isolate, self._settings.max_bytes, self._settings.width
+            )
+        fields = dict(_result_field(item, self._settings.host) for item in results)
+        tasks = {item.task.index: (item.count, round(item.duration, 1)) for item in results}
+        offsets = [round(entry.offset + item.offset) for item in results]
+        build = self._engine.build
+        other = build.id if build.id != entry.build else ""
+        host, worker = self._settings.host, self._settings.worker
+        fields |= BatchRun(host, worker, tasks, entry.attempt, offsets, other).fields(entry.batch)
+        if other:
+            fields[f"build:{build.id}"] = build.to_json()
+        successor = self._successor(queues.LOOP)
+        end = self._store.observers.complete_batch(entry, fields, successor)
+        if not end or end.open_batches > 0:
+            return None
+        return NextStep("orient", entry.iteration, end.epoch, entry=end.entry)
 
     def _orient(self, entry: PhaseEntry, ctx: PhaseContext) -> NextStep | None:
         record = entry.record
@@ -269,14 +263,15 @@ class IterationSteps:
         ctx.phase = "orient"
         situation = orient.orient(ctx, observations)
         fields = {"added": observe.dump(added), **_problems(ctx), **self._tape(entry, ctx)}
-        left = self._iterations.leave_orient(
+        end = self._iterations.leave_orient(
             entry,
             situation,
             self._health_after(record, entry.now),
             fields,
             orient.blind_plugins(ctx, record.observer_errors),
+            self._successor(queues.LOOP),
         )
-        return _after(entry, "decide") if left else None
+        return _after(entry, "decide", end)
 
     def _decide(self, entry: PhaseEntry, ctx: PhaseContext) -> NextStep | None:
         situation = entry.record.situation
@@ -394,8 +389,9 @@ class IterationSteps:
     def _leave(
         self, entry: PhaseEntry, following: Phase, fields: dict[str, str], queue: str = ""
     ) -> NextStep | None:
-        left = self._iterations.leave(entry, following, fields, queue)
-        return _after(entry, following, queue or queues.LOOP) if left else None
+        successor = self._successor(queue or queues.LOOP)
+        end = self._iterations.leave(entry, following, fields, queue, successor)
+        return _after(entry, following, end, queue or queues.LOOP)
 
     def _tape(self, entry: PhaseEntry, ctx: PhaseContext) -> dict[str, str]:
         """Return the fields for what the phase depended on."""
@@ -431,8 +427,13 @@ class IterationSteps:
         return self._engine.action_limit(record.decision.action)
 
 
-def _after(entry: PhaseEntry, phase: Phase, queue: str = queues.LOOP) -> NextStep:
-    return NextStep(phase, entry.iteration, entry.epoch, queue)
+def _after(
+    entry: PhaseEntry, phase: Phase, end: PhaseEnd | None, queue: str = queues.LOOP
+) -> NextStep | None:
+    """The step after a phase; none when that was lost."""
+    if end is None:
+        return None
+    return NextStep(phase, entry.iteration, entry.epoch, queue, end.entry)
 
 
 def _result_field(result: ObserverResult, host: str) -> tuple[str, str]:

@@ -187,11 +187,9 @@ class Sweeper:
             ).to_json()
             for task in batch.tasks
         }
-        completed = self._store.observers.complete_batch(
-            stuck.iteration, stuck.batch, stuck.attempt, stuck.worker, fields, given_up=True
-        )
-        if completed and completed[0] == 0:
-            self._engine.dispatcher.send(self.agent_id, stuck.iteration, completed[1], "orient")
+        end = self._store.observers.give_up_batch(stuck, fields)
+        if end and end.open_batches == 0:
+            self._engine.dispatcher.send(self.agent_id, stuck.iteration, end.epoch, "orient")
 
     def _warn(self, message: str, *values: object) -> None:
         log.warning(f"{self.agent_id}: {message}", *values)

@@ -31,13 +31,14 @@ from boyd.store.iteration_record import (
     dump_reads,
     dump_results,
 )
-from boyd.store.iterations import Iterations, Lost, PhaseEntry, Retry
+from boyd.store.iterations import Iterations, Lost, Retry
 from boyd.store.jobs import RunEnding, StuckJob
 from boyd.store.keys import DEPLOYMENT
 from boyd.store.login_sessions import LoginSessions, OpenSession, SessionAdmission
 from boyd.store.loop_control import IntakeLimits, Loop, Slot, TriggerOutcome
 from boyd.store.model_usage import ModelUsage
 from boyd.store.observers import Observers, StuckBatch
+from boyd.store.phase_entries import BatchEntry, PhaseEnd, PhaseEntry
 from boyd.store.plugin_state import FactGraph
 from boyd.store.procedures import ProcedureStore, read_procedure, step_field
 from boyd.store.runs import Submitted, read_callback
@@ -57,6 +58,7 @@ __all__ = [
     "AgentStore",
     "ApiKeys",
     "Audit",
+    "BatchEntry",
     "BatchRun",
     "Due",
     "EndedWork",
@@ -78,6 +80,7 @@ __all__ = [
     "ModelUsage",
     "Observers",
     "OpenSession",
+    "PhaseEnd",
     "PhaseEntry",
     "ProcedureStore",
     "Record",

@@ -9,8 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import dataclass
 from operator import methodcaller
 from typing import Any, Literal
 
@@ -38,6 +37,7 @@ from boyd.store.iteration_record import (
     dump_results,
 )
 from boyd.store.keys import Keys
+from boyd.store.phase_entries import BatchEntry, PhaseEnd, PhaseEntry, read_entry
 from boyd.store.server.connection import Client, pairs, translate_errors
 from boyd.store.server.scripts import KeyedScripts, flat, milliseconds
 from boyd.store.timing import Timing
@@ -46,29 +46,6 @@ from boyd.store.timing import Timing
 _ROW = ("plugin_id", "symptom", "resource", "type", "severity", "description")
 #: The most open anomalies that are remembered; with more, holds end by their time only.
 MAX_SYMPTOMS = 1000
-
-
-@dataclass(frozen=True)
-class PhaseEntry:
-    """A phase that a worker has entered; `fields` are those read of the iteration's record."""
-
-    iteration: int
-    epoch: int
-    phase: Phase
-    worker: str
-    now: datetime
-    fields: Mapping[str, str]
-    runs: Sequence[Mapping[str, str]] = ()
-
-    @property
-    def fence(self) -> Fence:
-        """The proof that its worker holds the phase."""
-        return Fence(self.iteration, self.epoch, self.worker)
-
-    @property
-    def record(self) -> Record:
-        """The record in `fields`."""
-        return Record(self.fields)
 
 
 @dataclass(frozen=True)
@@ -141,7 +118,7 @@ class Iterations:
         )
         if not fields:
             reply, [record] = self._scripts.run_and_read(call, self._add_record)
-            return _read_entry(reply, record, iteration, epoch, phase, worker)
+            return read_entry(reply, record, iteration, epoch, phase, worker)
         reply = self._scripts.run_call(call)
         if reply[0] != "ok":
             return None
@@ -153,26 +130,36 @@ class Iterations:
             "enter_orient", n=iteration, epoch=epoch, worker=worker, lease=self._lease
         )
         reply, [record] = self._scripts.run_and_read(call, self._add_record)
-        entry = _read_entry(reply, record, iteration, epoch, "orient", worker)
-        return replace(entry, runs=[pairs(run) for run in reply[2]]) if entry else None
+        return read_entry(reply, record, iteration, epoch, "orient", worker)
 
     def leave(
-        self, entry: PhaseEntry, following: Phase, fields: Mapping[str, str], queue: str = ""
-    ) -> bool:
-        """Leave a phase and store its output *fields*; False when the entry was lost.
+        self,
+        entry: PhaseEntry,
+        following: Phase,
+        fields: Mapping[str, str],
+        queue: str = "",
+        successor: str = "",
+    ) -> PhaseEnd | None:
+        """Leave a phase and store its output *fields*; None when the entry was lost.
 
-        *queue* overrides the usual queue of the following phase.
+        *queue* overrides the usual queue of the following phase, and a *successor* enters that
+        phase in the same step.
         """
-        left = self._scripts.run(
+        call = self._scripts.call(
             "leave_phase",
             **_fence(entry),
             phase=entry.phase,
             following=following,
-            resend_after=self._resend_after,
             queue=queue,
+            wait=self._wait(successor),
+            successor=successor,
             fields=flat(fields),
         )
-        return bool(left)
+        if successor and following == "complete":  # which needs the whole record
+            reply, [record] = self._scripts.run_and_read(call, self._add_record)
+            whole = read_entry(reply, record, entry.iteration, entry.epoch, following, successor)
+            return PhaseEnd(whole) if whole else None
+        return _hand_over(self._scripts.run_call(call), entry, following, successor, fields)
 
     def put_back(self, entry: PhaseEntry, seconds: float) -> bool:
         """Put a phase back for so many *seconds*, without counting an attempt."""
@@ -186,17 +173,33 @@ class Iterations:
         observers: Sequence[str],
         batches: Sequence[str],
         fields: Mapping[str, str],
-    ) -> bool:
-        """Leave start and open the batches of observe; False when the entry was lost."""
-        left = self._scripts.run(
+        successor: str = "",
+    ) -> PhaseEnd | None:
+        """Leave start and open the batches of observe; None when the entry was lost.
+
+        A *successor* enters the only batch in the same step, or orient if there is none.
+        """
+        call = self._scripts.call(
             "leave_start",
             **_fence(entry),
-            resend_after=self._resend_after,
+            wait=self._wait(successor),
+            successor=successor,
             ran=list(dict.fromkeys(observers)),
             batches=batches,
             fields=flat({"observers": json.dumps(list(observers)), **fields}),
         )
-        return bool(left)
+        if successor and not batches:
+            reply, [record] = self._scripts.run_and_read(call, self._add_record)
+            whole = read_entry(reply, record, entry.iteration, entry.epoch, "orient", successor)
+            return PhaseEnd(whole) if whole else None
+        reply = self._scripts.run_call(call)
+        if reply[0] != "ok":
+            return None
+        if not successor:
+            return PhaseEnd()
+        offset = reply[1] - int(entry.fields["startedAt"])
+        batch = BatchEntry(entry.iteration, 1, 1, successor, batches[0], offset, fields["build"])
+        return PhaseEnd(batch)
 
     def leave_orient(
         self,
@@ -205,23 +208,26 @@ class Iterations:
         health: Mapping[str, ObserverHealth],
         fields: Mapping[str, str],
         blind: Iterable[str] = (),
-    ) -> bool:
-        """Leave orient with the situation; False when the entry was lost.
+        successor: str = "",
+    ) -> PhaseEnd | None:
+        """Leave orient with the situation; None when the entry was lost.
 
-        *blind* are the plugins that could not look, whose symptoms stay.
+        *blind* are the plugins that could not look, whose symptoms stay. A *successor* enters
+        decide in the same step.
         """
         own = {"situation": situation.to_json(), "summary": situation.summary}
         if absent := sorted(blind):
             own["blind"] = " ".join(absent)
-        left = self._scripts.run(
+        reply = self._scripts.run(
             "leave_orient",
             **_fence(entry),
-            resend_after=self._resend_after,
+            wait=self._wait(successor),
+            successor=successor,
             health=flat({name: value.to_json() for name, value in health.items()}),
             sight=_sight(situation, absent),
             fields=flat({**own, **fields}),
         )
-        return bool(left)
+        return _hand_over(reply, entry, "decide", successor, {**own, **fields})
 
     def renew(self, iteration: int, epoch: int, worker: str) -> bool:
         """Renew the lease of the phase; False when it is lost."""
@@ -357,6 +363,10 @@ class Iterations:
             ended=(int(rest[0]), int(rest[1])) if outcome == "ended" else None,
         )
 
+    def _wait(self, successor: str) -> int:
+        """Milliseconds until what a successor has entered, or a message announces, is overdue."""
+        return self._lease if successor else self._resend_after
+
     def current(self) -> Record | None:
         """The record of the iteration in flight; None when the agent is idle."""
         with translate_errors():
@@ -364,22 +374,16 @@ class Iterations:
         return Record(fields) if fields else None
 
 
-def _read_entry(
-    reply: list[Any],
-    record: Mapping[str, str],
-    iteration: int,
-    epoch: int,
-    phase: Phase,
-    worker: str,
-) -> PhaseEntry | None:
-    """An entry whose record was read in a separate step; None when it was lost in between.
-
-    While the record names the entry, only its worker has written the phases' output.
-    """
-    ours = {"iteration": str(iteration), "epoch": str(epoch), "phase": phase, "entered": worker}
-    if reply[0] != "ok" or not ours.items() <= record.items():
+def _hand_over(
+    reply: Sequence[Any],
+    entry: PhaseEntry,
+    following: Phase,
+    successor: str,
+    stored: Mapping[str, str],
+) -> PhaseEnd | None:
+    if reply[0] != "ok":
         return None
-    return PhaseEntry(iteration, epoch, phase, worker, from_ms(reply[1]), record)
+    return PhaseEnd(entry.following(following, successor, reply[1], stored) if successor else None)
 
 
 def _fence(entry: PhaseEntry) -> dict[str, Any]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from boyd.models import ObserverHealth
 from boyd.store.hashes import readable
 from boyd.store.keys import Keys
+from boyd.store.phase_entries import BatchEnd, BatchEntry, read_entry
 from boyd.store.server.connection import Client, translate_errors
 from boyd.store.server.scripts import KeyedScripts, flat
 from boyd.store.timing import Timing
@@ -25,15 +27,6 @@ class StuckBatch:
     lost: bool
     waited: float
     send: bool
-
-
-@dataclass(frozen=True)
-class BatchEntry:
-    """A batch that a worker has entered, `offset` ms after the iteration began under a `build`."""
-
-    payload: str
-    offset: int
-    build: str
 
 
 class Observers:
@@ -60,44 +53,65 @@ class Observers:
         )
         if reply[0] != "ok":
             return None
-        return BatchEntry(str(reply[1]), int(reply[2]), str(reply[3]))
+        _, payload, offset, build = reply
+        return BatchEntry(iteration, batch, attempt, worker, payload, offset, build)
 
-    def renew_batch(self, iteration: int, batch: int, attempt: int, worker: str) -> bool:
+    def renew_batch(self, entry: BatchEntry) -> bool:
         """Renew the lease of a batch; False when it is lost."""
         renewed = self._scripts.run(
             "renew_lease",
-            n=iteration,
-            member=f"batch:{batch}",
-            fence=attempt,
-            worker=worker,
+            n=entry.iteration,
+            member=f"batch:{entry.batch}",
+            fence=entry.attempt,
+            worker=entry.worker,
             lease=self._lease,
         )
         return bool(renewed)
 
     def complete_batch(
-        self,
-        iteration: int,
-        batch: int,
-        attempt: int,
-        worker: str,
-        fields: Mapping[str, str],
-        given_up: bool = False,
-    ) -> tuple[int, int] | None:
-        """Complete a batch; return the open batches' number and the epoch, or None if it was lost.
+        self, entry: BatchEntry, fields: Mapping[str, str], successor: str = ""
+    ) -> BatchEnd | None:
+        """Complete a batch with what its observers saw; None if it was lost.
 
-        For one *given_up*, pass the *worker* that lost it, or an empty one if nobody entered it.
+        After the last one, a *successor* enters orient in the same step.
         """
-        reply = self._scripts.run(
-            "complete_batch",
-            n=iteration,
-            number=batch,
-            attempt=attempt,
-            worker=worker,
-            resend_after=self._resend_after,
-            given_up=given_up,
+        return self._complete(
+            n=entry.iteration,
+            number=entry.batch,
+            attempt=entry.attempt,
+            worker=entry.worker,
+            wait=self._lease if successor else self._resend_after,
+            successor=successor,
+            given_up=False,
             fields=flat(fields),
         )
-        return (int(reply[1]), int(reply[2])) if reply[0] == "ok" else None
+
+    def give_up_batch(self, stuck: StuckBatch, fields: Mapping[str, str]) -> BatchEnd | None:
+        """Complete a batch that nobody takes or whose worker was lost; None if it has moved on."""
+        return self._complete(
+            n=stuck.iteration,
+            number=stuck.batch,
+            attempt=stuck.attempt,
+            worker=stuck.worker,
+            wait=self._resend_after,
+            successor="",
+            given_up=True,
+            fields=flat(fields),
+        )
+
+    def _complete(self, **values: Any) -> BatchEnd | None:
+        reply = self._scripts.run("complete_batch", **values)
+        if reply[0] != "ok":
+            return None
+        _, still_open, epoch, *claim = reply
+        if not claim:
+            return BatchEnd(still_open, epoch)
+        with translate_errors():
+            record = self._client.hgetall(self._keys.iteration)
+        entry = read_entry(
+            ["ok", *claim], record, values["n"], epoch, "orient", values["successor"]
+        )
+        return BatchEnd(still_open, epoch, entry) if entry else None
 
     def replace_batch(
         self, iteration: int, batch: int, attempt: int, payloads: Sequence[str]

@@ -382,7 +382,7 @@ def test_while_the_first_worker_still_executes_its_phase_is_put_back() -> None:
         # The sweeper has taken the phase for lost and sent it again while this still runs.
         lab.client.hset("boyd:{test}:iteration", "epoch", 2)
         lab.client.hdel("boyd:{test}:iteration", "entered")
-        seen.append(lab.steps.act(1, 2))
+        seen.append(lab.steps.run("act", 1, 2))
         seen.append(lab.store.iterations.current())
         return "done"
 
@@ -391,10 +391,10 @@ def test_while_the_first_worker_still_executes_its_phase_is_put_back() -> None:
     lab.deliver()
     record = seen[1]
 
-    assert seen[0] is None
+    assert seen[0] is False
     assert "entered" not in record.fields
     assert record.fields["attempts"] == "0"
-    assert lab.steps.act(1, 2), "now the outcome is known"
+    assert lab.steps.run("act", 1, 2), "now the outcome is known"
     lab.dispatcher.send("test", 1, 2, "complete")
     lab.deliver()
     assert [r.output for r in lab.store.history.results()[0].action_results] == ["done"]

@@ -57,6 +57,7 @@ KERNEL = {
     "an approved procedure, which has not succeeded when it has been started": 13,
     "defaults that are approved as they are shown": 26,
     "jobs that workers only hand over to each other": 33,
+    "a worker that enters the next phase as it leaves the last": 119,
 }
 LIBRARY = {
     "the library without its guests": 66_000,
@@ -92,6 +93,7 @@ LIBRARY = {
     "procedures that stop on the way back: why they failed, and what is left": 16,
     "tags in prompts that no result can forge": 10,
     "findings that carry since when they have lasted": 11,
+    "a worker that enters the next phase as it leaves the last": 163,
 }
 #: The most modules in all packages; a feature that needs more adds a line that names it.
 MODULES = {
@@ -119,6 +121,7 @@ MODULES = {
     "events in words, which `boyd up`, `boyd status` and `boyd events` share": 1,
     "the request of a callback, so that the HTTP client is loaded with the first one": 1,
     "upgrades: the command that says whether and how": 1,
+    "a worker that enters the next phase as it leaves the last": 1,
 }
 #: What an iteration goes through: phases, the plugins' side, the loop and its jobs, messages, and
 #: the nouns of the store that the loop and its actions read and write.
@@ -126,7 +129,7 @@ KERNEL_FOLDERS = ("phases", "plugin", "messaging", "runtime", "runtime/jobs", "r
 KERNEL_NOUNS = {
     *("agent_store", "deployment_store", "keys", "hashes", "timing", "loop_control", "observers"),
     *("iterations", "iteration_record", "history", "executions", "in_flight", "holds", "budgets"),
-    *("approvals", "jobs", "throttle", "fleet"),
+    *("approvals", "jobs", "throttle", "fleet", "phase_entries"),
 }
 
 

@@ -214,10 +214,9 @@ def test_a_phase_and_an_observer_of_another_build_are_recorded_with_it() -> None
     other = Lab(agent(sees("o", seen()), loop_interval=7), client=lab.client)
     lab.launcher.trigger("test")
     lab.step()
-    other.steps.observe(*lab.dispatcher.hints.popleft()[1:])
-    other.steps.orient(1, 1)
-    lab.steps.decide(1, 1)
-    lab.dispatcher.hints.append(("act", 1, 1))
+    other.steps.run("observe", *lab.dispatcher.hints.popleft()[1:])
+    other.steps.run("orient", 1, 1)
+    lab.steps.run("decide", 1, 1)
     lab.deliver()
     result = first(lab)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from boyd import Agent, BoydError, ConfigError, Observation, Plugin
+from boyd import Action, Agent, BoydError, ConfigError, Observation, Plugin
 from boyd.agent import agent_from_file
 from boyd.errors import AgentPaused
 from boyd.models import Autonomy, RunRequest, utc_now
@@ -97,8 +97,9 @@ def _phases_sent(lab: Lab) -> list[str]:
 @pytest.mark.parametrize(
     ("consumed", "sent"),
     [
-        ({"loop", "observe", "act"}, ["start", "observe"]),
-        ({"loop", "observe"}, ["start", "observe", "act"]),
+        ({"loop", "observe", "act"}, ["start"]),
+        ({"loop", "act"}, ["start", "observe"]),
+        ({"loop", "observe"}, ["start", "act"]),
         ({"act"}, ["start", "observe", "orient", "decide", "complete"]),
         (set(), ["start", "observe", "orient", "decide", "act", "complete"]),
     ],
@@ -119,28 +120,40 @@ def test_a_worker_that_drains_leaves_the_next_step_to_others() -> None:
     does = Recorder()
     lab = Lab(agent(sees("o", seen()), chooses(choice()), does.action()))
     # The worker is told to stop while it decides.
-    answers = iter([True, True, False])
+    answers = iter([True, True, True, False])
     lab.engine.settings = replace(lab.engine.settings, may_take=lambda _: next(answers, False))
     lab.steps = IterationSteps(lab.engine)
 
-    assert _phases_sent(lab) == ["start", "observe", "act", "complete"]
+    assert _phases_sent(lab) == ["start", "act", "complete"]
     assert len(does.calls) == 1
 
 
-def test_a_worker_leaves_the_next_step_to_who_has_entered_it() -> None:
-    does = Recorder()
-    lab = Lab(agent(sees("o", seen()), chooses(choice()), does.action()))
-
-    def enter_elsewhere(queue: str) -> bool:
-        if queue == "act":
-            assert lab.store.iterations.enter(1, 1, "act", "another/1")
-        return True
-
-    lab.engine.settings = replace(lab.engine.settings, may_take=enter_elsewhere)
+def test_a_worker_that_could_take_them_leaves_several_batches_to_all() -> None:
+    lab = Lab(agent(sees("o", seen()), sees("p", seen())))
+    lab.engine.settings = replace(
+        lab.engine.settings, bundle_size=1, may_take={"loop", "observe"}.__contains__
+    )
     lab.steps = IterationSteps(lab.engine)
 
-    assert _phases_sent(lab) == ["start", "observe"]
-    assert does.calls == []
+    assert _phases_sent(lab) == ["start", "observe", "observe"]
+
+
+def test_a_message_does_not_enter_the_phase_that_a_worker_has_gone_on_with() -> None:
+    entered: list[bool] = []
+
+    def execute() -> str:
+        entered.append(lab.store.iterations.enter(1, 1, "act", "another/1") is not None)
+        return "done"
+
+    lab = Lab(agent(sees("o", seen()), chooses(choice()), Action(name="do", execute=execute)))
+    lab.engine.settings = replace(lab.engine.settings, may_take=lambda _: True)
+    lab.steps = IterationSteps(lab.engine)
+    result = lab.run()
+
+    assert entered == [False]
+    assert result.success
+    phases = [run.phase for run in result.phase_runs]
+    assert phases == ["start", "observe", "orient", "decide", "act", "complete"]
 
 
 def test_agents_of_one_deployment_do_not_notice_each_other() -> None:

@@ -13,7 +13,7 @@ from boyd.errors import StoreError
 from boyd.models import ActionResult, Autonomy, Phase, RunRequest
 from boyd.plugin import Action
 from boyd.runtime import leases
-from boyd.store import ActionLedger, PhaseEntry
+from boyd.store import ActionLedger, PhaseEnd, PhaseEntry
 from boyd.store.keys import Keys
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, execution_request, person
@@ -108,11 +108,11 @@ def test_a_failure_after_an_action_keeps_its_result(
     leave = lab.store.iterations.leave
     failed: list[PhaseEntry] = []
 
-    def refuse(entry: PhaseEntry, following: Phase, fields: Any, queue: str = "") -> bool:
+    def refuse(entry: PhaseEntry, following: Phase, fields: Any, *places: str) -> PhaseEnd | None:
         if entry.phase == "act" and not failed:
             failed.append(entry)
             raise StoreError("refused")
-        return leave(entry, following, fields, queue)
+        return leave(entry, following, fields, *places)
 
     monkeypatch.setattr(type(lab.store.iterations), "leave", lambda _, *args: refuse(*args))
     result = lab.run()

@@ -181,7 +181,7 @@ def test_an_iteration_whose_record_is_gone_ends_with_its_runs_and_what_is_known_
     lab = lab_with(recorder)
     run = lab.submit("a question").run
     lab.deliver(until=lambda: lab.dispatcher.hints[0][0] == "act")
-    lab.steps.act(1, 1)
+    lab.steps.run("act", 1, 1)
     lab.dispatcher.hints.clear()
     lab.client.delete(KEYS.iteration)
     rested(lab)

@@ -15,6 +15,7 @@ from boyd.models import Autonomy, Fence
 from boyd.runtime import Sweeper, sweep_all
 from boyd.store import PhaseEntry
 from boyd.store.due import MOST_DUE
+from boyd.store.phase_entries import BatchEnd
 from boyd.store.server.scripts import Reads, ScriptCall, Scripts
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, execution_request, seen, sees
@@ -239,22 +240,25 @@ def test_a_batch_that_a_worker_takes_at_the_last_moment_is_not_given_up() -> Non
     proof = lab.store.due.take()["batch:1"]
     stuck = lab.store.observers.retry_batch(1, proof)
     assert stuck is not None
-    assert lab.store.observers.enter_batch(1, 1, 1, "w")
+    entry = lab.store.observers.enter_batch(1, 1, 1, "w")
+    assert entry
 
-    assert lab.store.observers.complete_batch(1, 1, stuck.attempt, stuck.worker, {}) is None
-    assert lab.store.observers.complete_batch(1, 1, 1, "w", {}) == (0, 1)
+    assert lab.store.observers.give_up_batch(stuck, {}) is None
+    assert lab.store.observers.complete_batch(entry, {}) == BatchEnd(0, 1)
 
 
 def test_a_batch_is_completed_only_under_its_attempt() -> None:
     lab = Lab(agent(sees("o", seen())))
     lab.launcher.trigger("test")
     lab.step()
-    assert lab.store.observers.enter_batch(1, 1, 1, "w")
+    complete = lab.store.observers.complete_batch
+    entry = lab.store.observers.enter_batch(1, 1, 1, "w")
+    assert entry
 
-    assert lab.store.observers.complete_batch(1, 1, 2, "w", {}) is None
-    assert lab.store.observers.complete_batch(1, 1, 2, "", {}) is None
-    assert lab.store.observers.complete_batch(1, 1, 1, "other", {}) is None
-    assert lab.store.observers.complete_batch(1, 1, 1, "w", {}) == (0, 1)
+    assert complete(replace(entry, attempt=2), {}) is None
+    assert complete(replace(entry, attempt=2, worker=""), {}) is None
+    assert complete(replace(entry, worker="other"), {}) is None
+    assert complete(entry, {}) == BatchEnd(0, 1)
 
 
 def test_every_message_may_come_twice() -> None:

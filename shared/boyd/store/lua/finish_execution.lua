@@ -7,7 +7,7 @@
 -- Events  action.suspended, autonomy.withdrawn
 local execution, audit_open, due, held_actions, in_flight, loop, events = unpack(KEYS)
 local token, state, result, violation = unpack(ARGV)
--- @include audit begin_verification count_outcome expect suspend time
+-- @include audit begin_verification count_outcome suspend time
 local have = redis.call('HMGET', execution, 'state', 'token', 'id', 'action', 'by', 'host', 'worker', 'verify', 'target',
   'sandbox', 'verdict')
 if have[1] == state and have[2] == token then
@@ -19,7 +19,7 @@ if have[1] ~= 'running' or have[2] ~= token then
   end
   return {0}
 end
-expect(in_flight, 'hash')
+read_flight(flight_field(have[4], have[9]))
 if have[8] then
   expect_verification(have[3])
 end

@@ -3,16 +3,17 @@
 -- health     of each observer, by its id, as JSON
 -- sight      JSON: open, a list of [plugin, symptom, resource, type, severity, description], worst first; more, the number
 --            of further ones; and blind, the plugins that could not look
+-- wait, successor  as in `leave_phase`
 -- fields     field, value, ... to store
--- Returns 1, or 0 when the entry was lost
+-- Returns {'ok', now}, or {'stale'} when the entry was lost
 -- Events  phase
 local iteration, due, events, observers_health, held_actions, symptoms = unpack(KEYS)
-local n, epoch, worker, resend_after, health, sight = unpack(ARGV, 1, 6)
--- @include expect move_on owns_phase rest symptoms
-local fields = rest(7)
+local n, epoch, worker, wait, successor, health, sight = unpack(ARGV, 1, 7)
+-- @include expect move_on owns_phase rest symptoms time
+local fields = rest(8)
 local have = owns_phase(iteration, n, epoch, 'orient', worker)
 if not have then
-  return 0
+  return {'stale'}
 end
 local latest, held = read_symptoms(), redis.call('ZRANGE', held_actions, 0, 99)
 expect(due, 'zset')
@@ -20,5 +21,5 @@ expect(due, 'zset')
 store(observers_health, cjson.decode(health))
 redis.call('PEXPIRE', observers_health, 2592000000)
 update_symptoms(cjson.decode(sight), latest, held)
-move_on('orient', 'decide', resend_after, nil, have, fields)
-return 1
+move_on('orient', 'decide', wait, nil, have, fields, successor)
+return {'ok', now_ms()}

@@ -2,19 +2,22 @@
 -- ran        ids of the observers that run
 -- batches    JSON of each
 -- fields     field, value, ... to store
--- Returns 1, or 0 when the entry was lost
--- Events  phase
-local iteration, due, events, observers_ran = unpack(KEYS)
-local n, epoch, worker, resend_after, ran, batches = unpack(ARGV, 1, 6)
--- @include expect forget_batch move_on owns_phase rest
-local fields = rest(7)
+-- wait       ms until each batch, or orient, is overdue
+-- successor  as in `leave_phase`; it enters the only batch, or without batches orient
+-- Returns {'ok', now, {run hash, ...} if orient was entered}, or {'stale'} when the entry was lost
+-- Events  phase, run.investigating
+local iteration, due, runs_pending, intake, intake_waiting, events, observers_ran = unpack(KEYS)
+local n, epoch, worker, wait, successor, ran, batches = unpack(ARGV, 1, 7)
+-- @include claim_work expect forget_batch move_on owns_phase rest time
+local fields = rest(8)
 local have = owns_phase(iteration, n, epoch, 'start', worker)
 if not have then
-  return 0
+  return {'stale'}
 end
 expect(observers_ran, 'hash')
 ran, batches = cjson.decode(ran), cjson.decode(batches)
-local now = now_ms()
+local now, takes = now_ms(), successor ~= ''
+local claim = takes and #batches == 0 and read_work()
 if epoch ~= '1' then
   expect(due, 'zset')
   -- An attempt before this one may have left batches behind.
@@ -23,23 +26,28 @@ if epoch ~= '1' then
     k = k + 1
   end
 end
+local function add(list)
+  for _, value in ipairs(list) do
+    fields[#fields + 1] = value
+  end
+end
 -- The phase changes only when everything is there that it needs, or in the same step. The first write is to `due`: if that
 -- is of another kind, nothing is changed.
 for k, text in ipairs(batches) do
   local batch = 'batch:' .. k
-  for _, value in ipairs({batch, text, batch .. ':attempt', 1, batch .. ':sentAt', now}) do
-    fields[#fields + 1] = value
+  add({batch, text, batch .. ':attempt', 1, batch .. ':sentAt', now})
+  if takes then
+    add({batch .. ':by', successor, batch .. ':at', now})
   end
-  redis.call('ZADD', due, now + resend_after, batch)
+  redis.call('ZADD', due, now + wait, batch)
 end
-for _, value in ipairs({'open', #batches, 'batches', #batches}) do
-  fields[#fields + 1] = value
-end
+add({'open', #batches, 'batches', #batches})
 -- While observers run, the phase is due now and then all the same: to see that their batches are (`watch_batches`).
 if #batches > 0 then
-  move_on('start', 'observe', 2 * resend_after, nil, have, fields)
+  move_on('start', 'observe', 2 * wait, nil, have, fields)
 else
-  move_on('start', 'orient', resend_after, nil, have, fields)
+  add(claim and claim.fields or {})
+  move_on('start', 'orient', wait, nil, have, fields, successor)
 end
 local times = {}
 for _, observer in ipairs(ran) do
@@ -48,4 +56,4 @@ for _, observer in ipairs(ran) do
 end
 store(observers_ran, times)
 redis.call('PEXPIRE', observers_ran, 2592000000)
-return 1
+return {'ok', now, claim and take_work(claim, n) or nil}
