@@ -21,8 +21,9 @@ from boyd.models import (
 )
 from boyd.plugin import Action
 from boyd.plugins.notifier.message import approval_message
+from boyd.runtime.procedures.procedure_move import ProcedureMove
 from boyd.runtime.procedures.procedure_steps import ProcedureSteps
-from boyd.store import Verdict
+from boyd.store import Stale, Verdict
 from boyd.store.jobs import Jobs
 from boyd.store.procedures import ResumeMode
 from boyd.testing import Lab
@@ -492,6 +493,22 @@ def test_a_failure_keeps_its_reason_through_a_stop_on_the_way_back(
     back.store.procedures.resume(record.id, mode, ANN)
     assert back.store.procedures.all()[0].reason == "step question failed: a person denied it"
     assert go_on(back).reason == f"step question failed: a person denied it; {fate}"
+
+
+def test_a_step_that_was_executed_is_done_though_the_next_worker_lacks_its_action(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    farm = Farm()
+    question = step("question", ask="Go on?")
+    lab = farm.lab(step("drain"), question)
+    with monkeypatch.context() as lost:
+        lost.setattr(ProcedureMove, "_outcome", Mock(side_effect=Stale("lost")))
+        with pytest.raises(Stale):
+            started(lab)
+    assert farm.done == ["drain"]
+
+    gone = farm.lab(question, actions=[farm.action("ready")], client=lab.client)
+    assert go_on(gone).progress[0].state == "done"
 
 
 def test_a_step_whose_action_has_become_a_procedure_fails() -> None:

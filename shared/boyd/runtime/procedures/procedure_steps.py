@@ -196,17 +196,17 @@ class ProcedureSteps:
         return approvals.resolve(item.id, answer, item.required, keep).counts
 
     def _run(self, run: _StepRun) -> ActionResult:
+        # First the ledger: nothing may refuse afterwards what was executed.
+        if self.was_claimed(run.execution) and (
+            result := self._ledger.settle(run.execution, self._job)
+        ):
+            return result
         action = self.action(run.action)
         if action is None:
             return action_call.no_such_action(run.action)
         if isinstance(action, Procedure):
             reason = f"{action.id} is a procedure by now, and a step cannot be one"
             return action_call.failure(action.id, reason)
-        # First the ledger: a hook must not refuse afterwards what was executed.
-        if self.was_claimed(run.execution) and (
-            result := self._ledger.settle(run.execution, self._job)
-        ):
-            return result
         queue = action.queue or queues.ACT
         if queue != self._queue:
             if self._engine.fleet.serving(queue):
