@@ -393,6 +393,12 @@ class AgentFleet:
         """
         return (not fresh and self._count(queue, fresh=False)) or self._count(queue, fresh=True)
 
+    def has_others(self, queue: str, fingerprint: str) -> bool:
+        """Report whether a live worker of *queue* has the agent with another *fingerprint*."""
+        there = [worker for worker in self._of(self._fleet.recent()) if queue in worker.queues]
+        prints = [worker.fingerprints.get(self._agent_id, fingerprint) for worker in there]
+        return any(each != fingerprint for each in prints)
+
     def hosts(self) -> list[str]:
         """The hosts, sorted, on which live workers consume the host's queue."""
         workers = self._of(self._fleet.recent())

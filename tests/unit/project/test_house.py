@@ -58,6 +58,7 @@ KERNEL = {
     "defaults that are approved as they are shown": 26,
     "jobs that workers only hand over to each other": 33,
     "a worker that enters the next phase as it leaves the last": 119,
+    "actions that a worker lacks, which are left to others": 39,
 }
 LIBRARY = {
     "the library without its guests": 66_000,
@@ -94,6 +95,7 @@ LIBRARY = {
     "tags in prompts that no result can forge": 10,
     "findings that carry since when they have lasted": 11,
     "a worker that enters the next phase as it leaves the last": 163,
+    "actions that a worker lacks, which are left to others": 39,
 }
 #: The most modules in all packages; a feature that needs more adds a line that names it.
 MODULES = {

@@ -6,7 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from boyd import Agent, Autonomy, Procedure, ProcedureStep, naming
-from boyd.runtime.jobs.job_runner import MAX_HANDOVERS
+from boyd.models import utc_now
+from boyd.runtime.jobs.job_runner import MAX_HANDOVERS, MAX_SEARCHES
+from boyd.store import WorkerInfo
 from boyd.testing import Lab
 from kit import Recorder, call_result, choice, chooses, pending_item, person, plugin
 
@@ -84,3 +86,88 @@ def test_a_procedure_that_its_workers_only_hand_over_stops_for_a_person_after_so
     assert stopped.state == "stopped"
     assert BELIEFS in (stopped.reason or "")
     assert fleet.recorder.calls == []
+
+
+class Upgrade:
+    """A worker whose plugin has the action, or procedure, and an older one without it."""
+
+    def __init__(self, *components: Any, **action: Any) -> None:
+        self.recorder = Recorder()
+        made = self.recorder.action(**action)
+        self.new = Lab(Agent("test", plugins=[plugin(*components, made)]))
+        self.old = Lab(Agent("test", plugins=[]), client=self.new.client)
+        self.announce(self.new)
+
+    def announce(self, lab: Lab) -> None:
+        """Have a live worker say what it has."""
+        info = WorkerInfo(
+            name="other",
+            role="worker",
+            host="there",
+            pid=2,
+            queues=["act"],
+            agents=["test"],
+            version="test",
+            started_at=utc_now(),
+            fingerprints={"test": lab.engine.agent.fingerprint},
+        )
+        lab.whole.fleet.beat(info)
+
+    def deliver(self, name: str, lab: Lab) -> None:
+        """Bring the message of a job to a worker, once the job may go on."""
+        job = f"boyd:{{test}}:{name}"
+        self.new.client.hdel(job, "executionNotBefore")
+        lab.jobs.execute(name, int(self.new.client.hget(job, "executionAttempt") or 1))
+
+    def approved(self) -> str:
+        """The name of the job of the one approval, which a person has just given."""
+        item = pending_item(self.new)
+        self.new.resolver.answer(item.id, "approved", person("ann"))
+        return f"approval:{item.id}"
+
+
+def test_an_older_worker_leaves_an_approved_action_that_it_lacks_to_another() -> None:
+    upgrade = Upgrade(chooses(choice()), autonomy=Autonomy(mode="approval-required"))
+    upgrade.new.run()
+    job = upgrade.approved()
+    for _ in range(MAX_HANDOVERS + 1):
+        upgrade.deliver(job, upgrade.old)
+    assert upgrade.recorder.calls == []
+
+    upgrade.deliver(job, upgrade.new)
+    item = upgrade.new.store.approvals.get(naming.parts(job)[1])
+    assert item is not None
+    assert item.result is not None
+    assert item.result.success
+    assert len(upgrade.recorder.calls) == 1
+
+
+def test_an_approved_action_that_no_worker_has_fails_in_the_end() -> None:
+    upgrade = Upgrade(chooses(choice()), autonomy=Autonomy(mode="approval-required"))
+    upgrade.new.run()
+    job = upgrade.approved()
+    for _ in range(MAX_SEARCHES + 1):
+        upgrade.deliver(job, upgrade.old)
+
+    item = upgrade.new.store.approvals.get(naming.parts(job)[1])
+    assert item is not None
+    assert item.result is not None
+    assert "unknown action 'p:do' on" in (item.result.error or "")
+
+
+def test_an_older_worker_leaves_steps_and_questions_that_it_lacks_to_another() -> None:
+    step = ProcedureStep(id="fix", action="p:do")
+    upgrade = Upgrade(Procedure(name="renew", steps=[step, ProcedureStep(id="q", ask="And now?")]))
+    call_result(upgrade.new, action="p:renew")
+    [record] = upgrade.new.store.procedures.all()
+    name = naming.procedure(record.id)
+    upgrade.deliver(name, upgrade.new)
+    upgrade.deliver(name, upgrade.old)
+    assert upgrade.new.store.procedures.all()[0].state == "running"
+
+    upgrade.deliver(name, upgrade.new)
+    for _ in range(3):
+        upgrade.deliver(name, upgrade.old)
+    [record] = upgrade.new.store.procedures.all()
+    assert [one.state for one in record.progress] == ["done", "running"]
+    assert len(upgrade.recorder.calls) == 1

@@ -26,7 +26,7 @@ from boyd.phases.act import Ledger
 from boyd.plugin import Procedure
 from boyd.runtime.autonomy.offers import AutonomyOffers
 from boyd.runtime.engine import Engine
-from boyd.runtime.jobs.job_runner import Done, Elsewhere, Fields, JobHandler
+from boyd.runtime.jobs.job_runner import Done, Elsewhere, Fields, JobHandler, find_action
 from boyd.store import RunEnding, StuckJob, WaitsForTurn, fingerprint, read_item
 from boyd.text import queues
 from boyd.text.formatting import seconds
@@ -133,7 +133,9 @@ class ApprovedActionHandler(JobHandler):
     def perform(self, id: str, fields: Fields, fence: Fence, retry: bool) -> Done:
         """Execute the approved action: decide hooks, gate, budgets and holds no longer bind it."""
         item = read_item(fields)
-        action = self._engine.agent.host.actions.get(item.action_id)
+        if item.action_id == naming.GRANT:
+            return self._finish(id, self._act(item, fence, retry))
+        action = find_action(self._engine, item.action_id, item.queue or queues.ACT)
         queue = (action.queue if action else item.queue) or queues.ACT
         # Its plugin may have given it to other workers since the proposal.
         if queue != (item.queue or queues.ACT) and not self._engine.settings.may_take(queue):

@@ -15,6 +15,7 @@ from boyd import naming
 from boyd.errors import StoreUnavailable
 from boyd.models import Fence
 from boyd.phases.phase_context import describe
+from boyd.plugin import Action
 from boyd.plugin.plugin_boundary import contain
 from boyd.runtime.engine import Engine
 from boyd.runtime.leases import PUT_BACK_MARGIN
@@ -59,13 +60,36 @@ MAX_HANDOVERS = 4
 _HANDOVERS = "executionHandovers"
 
 
-class Elsewhere(Exception):
-    """Raised by a handler to hand its job over to the workers of the queue that an action has."""
+#: How often a job may be put back for a worker whose plugins have its action, and the seconds
+#: between. In a large deployment most workers may be older ones.
+MAX_SEARCHES, _SEARCH = 60, 1.0
+#: The queue in the handovers of workers that do not have the action.
+_UNKNOWN = "?"
 
-    def __init__(self, action: str, queue: str) -> None:
+
+class Elsewhere(Exception):
+    """Raised by a handler to hand its job over to the workers of the queue that an action has.
+
+    If *unknown*, this worker does not have the action, but another one of the queue may.
+    """
+
+    def __init__(self, action: str, queue: str, unknown: bool = False) -> None:
         super().__init__(action, queue)
         self.action = action
         self.queue = queue
+        self.unknown = unknown
+
+
+def find_action(engine: Engine, id: str, queue: str) -> Action | None:
+    """The action of that id, if the agent has it.
+
+    Raises:
+        Elsewhere: a live worker with other plugins may have it, as during an upgrade.
+    """
+    action = engine.agent.host.actions.get(id)
+    if action is None and engine.fleet.has_others(queue, engine.agent.fingerprint):
+        raise Elsewhere(id, queue, unknown=True)
+    return action
 
 
 class JobHandler(Protocol):
@@ -163,10 +187,14 @@ class JobRunner:
     def _hand_over(self, other: Elsewhere, fields: Fields) -> Later | None:
         """Hand a job over, or return None if its workers only pass it back and forth."""
         handovers = fields.get(_HANDOVERS, "")
-        if handovers.count("\n") >= MAX_HANDOVERS:
+        searches = handovers.count(f"{_UNKNOWN} ")
+        if other.unknown and searches >= MAX_SEARCHES:
             return None
-        handovers += f"{other.queue} {self._engine.settings.worker}\n"
-        return Later(0, {_HANDOVERS: handovers}, other.queue)
+        if not other.unknown and handovers.count("\n") - searches >= MAX_HANDOVERS:
+            return None
+        belief = _UNKNOWN if other.unknown else other.queue
+        handovers += f"{belief} {self._engine.settings.worker}\n"
+        return Later(_SEARCH if other.unknown else 0, {_HANDOVERS: handovers}, other.queue)
 
     def _put_back(self, fence: Fence, outcome: Later) -> None:
         fields = {**outcome.fields, **({"queue": outcome.queue} if outcome.queue else {})}
@@ -190,10 +218,13 @@ class JobRunner:
 
 
 def _disagreement(other: Elsewhere, fields: Fields) -> str:
-    """Say which queue each worker that handed the job over believes in."""
+    """Say what each worker that handed the job over believes of the action."""
     beliefs = sorted(set(fields[_HANDOVERS].splitlines()))
-    pairs = (belief.split(" ", 1) for belief in beliefs)
-    listed = ", ".join(f"{queue!r} on {worker}" for queue, worker in pairs)
+    pairs = [belief.split(" ", 1) for belief in beliefs]
+    if other.unknown:
+        workers = ", ".join(worker for queue, worker in pairs if queue == _UNKNOWN)
+        return f"Not executed: unknown action {other.action!r} on {workers}; restart the old ones"
+    listed = ", ".join(f"{queue!r} on {worker}" for queue, worker in pairs if queue != _UNKNOWN)
     return (
         f"Not executed: the workers disagree about the queue of {other.action}: {listed}; "
         "restart those that have an older plugin"

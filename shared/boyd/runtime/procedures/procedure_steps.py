@@ -30,7 +30,7 @@ from boyd.plugin import Action
 from boyd.plugin.composed_action import ASK, Procedure
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.action_jobs import is_by_hand, run_action
-from boyd.runtime.jobs.job_runner import Elsewhere, Fields
+from boyd.runtime.jobs.job_runner import Elsewhere, Fields, find_action
 from boyd.store import ItemAnswer
 from boyd.text import queues
 from boyd.text.redaction import clean
@@ -201,7 +201,7 @@ class ProcedureSteps:
             result := self._ledger.settle(run.execution, self._job)
         ):
             return result
-        action = self.action(run.action)
+        action = find_action(self._engine, run.action, self._queue)
         if action is None:
             return action_call.no_such_action(run.action)
         if isinstance(action, Procedure):
