@@ -35,6 +35,8 @@ _CONSTANT = (
 )
 #: Modules whose objects are not the plugins'.
 _FOREIGN = ("boyd.agent", "boyd.plugin", "boyd.replay", "threading", "_thread", "logging", "re")
+#: The generator of the functions of `random`, which each fork seeds anew; a shadow watches it.
+_SHARED_GENERATOR = vars(random)["_inst"]
 _ITERATORS: tuple[type, ...] = (itertools.cycle, type(iter([])), type(iter(())), type(iter({})))
 #: Attributes that hold others.
 _PARTS = ("__self__", "__func__", "func", "args", "keywords", "fget", "__defaults__")
@@ -127,10 +129,16 @@ class _Items:
     def __init__(self, name: str, read: Callable[[], Sequence[Any]]) -> None:
         self.name = name
         self._read = read
-        self._items = read()
+        self._items = self._read_items()
+
+    def _read_items(self) -> Sequence[Any]:
+        """The items; none if they cannot be had, as the state of a `random.SystemRandom`."""
+        with suppress(Exception):
+            return self._read()
+        return ()
 
     def has_changed(self) -> bool:
-        items = self._read()
+        items = self._read_items()
         if len(items) != len(self._items):
             return True
         return not (all(map(is_, self._items, items)) or all(map(_is_equal, self._items, items)))
@@ -173,7 +181,7 @@ class _Walk:
                 )
 
     def _is_foreign(self, value: Any) -> bool:
-        if isinstance(value, (*_CONSTANT, ModuleType)):
+        if isinstance(value, (*_CONSTANT, ModuleType)) or value is _SHARED_GENERATOR:
             return True
         if isinstance(value, local):
             return False

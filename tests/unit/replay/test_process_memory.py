@@ -190,6 +190,29 @@ def test_an_iteration_that_leaves_nothing_behind_is_judged(
     assert judge(shadow_of(HARMLESS[name]), iteration).differences == []
 
 
+#: Lines of a module that tell nothing of an iteration.
+LINES = """
+from random import SystemRandom, uniform
+from secrets import choice
+
+DICE = SystemRandom()
+VIEW = memoryview(b"x")
+VIEW.release()
+"""
+
+
+def test_chance_that_only_others_use_makes_no_iteration_untellable(tmp_path: Path) -> None:
+    records = record(agent_from_file(write_agent(tmp_path / "then")), 3)
+    plugin = PLUGIN.replace("LIMIT = 60", f"{LINES}LIMIT = 60")
+    task = ShadowTask(agent=str(write_agent(tmp_path / "now", AGENT, plugin)), paths=sys.path)
+    file = FileOfRecords(write_records(tmp_path / "records", records), lambda _number: True)
+
+    with ShadowPool(task, 1) as pool:
+        judgements = [item for portion in pool.judge(file.portions()) for item in portion]
+
+    assert [item.differences for item in judgements] == [[], [], []]
+
+
 #: A plugin that counts beside the state, where nothing of Python tells it.
 COUNTING = PLUGIN.replace(
     "LIMIT = 60",
