@@ -260,7 +260,7 @@ class Judge:
     ) -> Judge:
         """A judge of *material*, in which there is a gap after so many seconds."""
         timeline = Timeline(material.times, gap_after)
-        spans = spans_of(labels, timeline, tolerance)
+        spans = spans_of(labels, timeline)
         return cls(material, labels, tolerance, timeline, spans)
 
     def matches(self, agent: AgentRecord) -> Matches:

@@ -38,7 +38,9 @@ class LabelSpan:
         """Report whether an alarm is of its target and type; one that names none may be."""
         pairs = ((self.label.target, alarm.target), (self.label.type, alarm.type))
         return all(
-            pattern is None or not name or fnmatchcase(name, pattern) for pattern, name in pairs
+            # `[::1]` is an address, and as a pattern it would be a single character.
+            pattern is None or name in ("", pattern) or fnmatchcase(name, pattern)
+            for pattern, name in pairs
         )
 
 
@@ -48,7 +50,7 @@ def distinction_of(labels: Iterable[Label]) -> Distinction:
     return Distinction(any(label.target for label in labels), any(label.type for label in labels))
 
 
-def spans_of(labels: Sequence[Label], timeline: Timeline, tolerance: float) -> list[LabelSpan]:
+def spans_of(labels: Sequence[Label], timeline: Timeline) -> list[LabelSpan]:
     """The labels in order, those of the same target and type merged where they overlap."""
     spans: list[LabelSpan] = []
     latest: dict[tuple[str | None, str | None], int] = {}
@@ -63,14 +65,14 @@ def spans_of(labels: Sequence[Label], timeline: Timeline, tolerance: float) -> l
             continue
         latest[key] = len(spans)
         spans.append(LabelSpan(label, start, end))
-    return [replace(span, state=_state(span, timeline, tolerance)) for span in spans]
+    return [replace(span, state=_state(span, timeline)) for span in spans]
 
 
-def _state(span: LabelSpan, timeline: Timeline, tolerance: float) -> LabelState:
+def _state(span: LabelSpan, timeline: Timeline) -> LabelState:
     if span.end < timeline.start or span.start > timeline.end:
         return "outside"
-    within = timeline.within(span.start - tolerance, span.end + tolerance)
-    return "counted" if len(within) else "gap"
+    is_in_gap = not timeline.within(span.start, span.end) and not timeline.is_observed(span.start)
+    return "gap" if is_in_gap else "counted"
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ def match(
 ) -> Matches:
     """Match the alarms of an agent with labels."""
     alarms = track.alarms(timeline, distinction)
-    states = [_state_for(track, timeline, span, tolerance) for span in spans]
+    states = [_state_for(track, timeline, span) for span in spans]
     verdicts: list[bool | None] = []
     first: dict[int, float] = {}
     for alarm in alarms:
@@ -158,12 +160,10 @@ def match(
     )
 
 
-def _state_for(
-    track: Track, timeline: Timeline, span: LabelSpan, tolerance: float
-) -> LabelDetection | None:
+def _state_for(track: Track, timeline: Timeline, span: LabelSpan) -> LabelDetection | None:
     """The detection of a label for which no alarm counts, or None."""
-    within = timeline.within(span.start - tolerance, span.end + tolerance)
-    if span.state == "counted" and any(map(track.is_known, within)):
+    looks = timeline.looks(span.start, span.end)
+    if span.state == "counted" and any(map(track.is_known, looks)):
         return None
     return LabelDetection(detection="unknown")
 

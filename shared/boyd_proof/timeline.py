@@ -89,6 +89,12 @@ class Timeline:
         """The numbers of the iterations from *start* to *end*."""
         return range(bisect_left(self.times, start), bisect_right(self.times, end))
 
+    def looks(self, start: float, end: float) -> range:
+        """The numbers of the iterations from *start* to *end*; of those beside it if none is."""
+        within = self.within(start, end)
+        beside = range(max(within.start - 1, 0), min(within.stop + 1, len(self.times)))
+        return within or beside
+
     def is_observed(self, time: float) -> bool:
         """Report whether a time lies within the record, and in none of its gaps."""
         index = bisect_right(self.times, time)

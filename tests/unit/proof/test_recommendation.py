@@ -46,7 +46,7 @@ def _matches(
     for value in values:
         track.add(ALARM if value > limit else frozenset())
     stated = [Label(start=_at(start), end=_at(end)) for start, end in labels]
-    spans = spans_of(stated, timeline, HOUR)
+    spans = spans_of(stated, timeline)
     return match(timeline, track, spans, distinction_of(stated), HOUR)
 
 

@@ -49,7 +49,7 @@ def match_alarms(
     alarms: str, labels: Sequence[Label], minutes: Sequence[float] | None = None
 ) -> Matches:
     timeline = Timeline(m * MINUTE for m in (minutes or range(len(alarms))))
-    spans = spans_of(labels, timeline, TOLERANCE)
+    spans = spans_of(labels, timeline)
     return match(timeline, track(alarms), spans, distinction_of(labels), TOLERANCE)
 
 
@@ -108,7 +108,6 @@ def test_overlapping_labels_of_one_target_are_one() -> None:
     spans = spans_of(
         [label(5, 10), label(8, 20), label(6, 7), label(9, 12, target="a"), label(21, 22)],
         timeline,
-        TOLERANCE,
     )
 
     assert [(span.start / 60, span.end / 60, span.merged) for span in spans] == [
@@ -131,14 +130,24 @@ def test_labels_outside_the_record_are_not_counted() -> None:
 
 def test_labels_in_gaps_are_not_counted_and_alarms_near_them_are_not_false() -> None:
     minutes = [*range(20), *range(100, 120)]
-    result = match_alarms("." * 20 + "#" + "." * 19, [label(40, 60), label(90, 99)], minutes)
+    labels = [label(40, 60), label(70, 99), label(99.5, 101)]
+    result = match_alarms("." * 20 + "#" + "." * 19, labels, minutes)
+    silent = match_alarms("." * 40, labels[:2], minutes)
 
-    assert [span.state for span in result.spans] == ["gap", "counted"]
-    assert result.detections[0] is None
+    assert [span.state for span in result.spans] == ["gap", "gap", "counted"]
+    assert result.detections[:2] == [None, None]
     # What began in the gap may have been detected sooner: the delay is not known.
-    assert result.detections[1] is not None
-    assert result.detections[1].delay is None
-    assert result.scores().recall == 1.0
+    assert result.detections[2] is not None
+    assert result.detections[2].delay is None
+    assert (result.scores().recall, silent.scores().recall) == (1.0, None)
+
+
+def test_a_label_between_two_iterations_is_missed_where_there_is_no_gap() -> None:
+    hours = [hour * 60 for hour in range(6)]
+    result = match_alarms("..?...", [label(80, 100), label(250, 270)], hours)
+
+    assert [span.state for span in result.spans] == ["counted", "counted"]
+    assert [item.detection for item in result.detections if item] == ["missed", "missed"]
 
 
 def test_unknown_iterations_neither_begin_nor_end_an_alarm() -> None:
@@ -153,6 +162,8 @@ def test_a_label_of_unknown_iterations_is_not_counted() -> None:
 
     assert [item.detection for item in result.detections if item] == ["unknown", "detected"]
     assert result.scores().recall == 1.0
+    # That one comes later can be told, not that none came while it lasted.
+    assert match_alarms("..????????.", [label(5, 9)]).scores().recall is None
 
 
 def test_alarms_are_distinguished_as_far_as_labels_are() -> None:
@@ -167,6 +178,18 @@ def test_alarms_are_distinguished_as_far_as_labels_are() -> None:
 
 def test_an_anomaly_without_a_resource_is_about_every_target() -> None:
     assert match_alarms("..#..", [label(2, 3, target="web")]).scores().detected == 1
+
+
+@pytest.mark.parametrize("address", ["[2001:db8::1]:9100", "disk[0]"])
+def test_a_label_of_an_address_in_brackets_is_about_that_resource(address: str) -> None:
+    timeline = Timeline(m * MINUTE for m in range(3))
+    seen = Track()
+    for resources in ([], [address], []):
+        seen.add(sightings_of(anomalies(resources)))
+    labels = [label(1, 2, target=address)]
+    spans = spans_of(labels, timeline)
+
+    assert match(timeline, seen, spans, distinction_of(labels), 0.0).scores().detected == 1
 
 
 def test_the_type_of_a_label_is_a_pattern() -> None:
