@@ -6,7 +6,6 @@ Iterations come from archive and Redis, or from a file with a record or an obser
 from __future__ import annotations
 
 import csv
-import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,7 +26,7 @@ from boyd.models import LoopResult, Observation, explain
 from boyd.models.base import JsonObject, Model
 from boyd.models.loop import HistoryFilter
 from boyd.models.tape import Course, Fate, ReplayedIteration
-from boyd.settings.validation import read_text
+from boyd.settings.validation import read_lines, read_text
 from boyd.store import AgentStore
 from boyd.store.ended_work import WorkMark, read_iteration
 
@@ -48,8 +47,9 @@ class ObservationFile:
         Raises:
             ConfigError: it cannot be read, or a line is no observation.
         """
-        rows = list(_rows(path))
-        parts = groupby(enumerate(rows), key=lambda item: item[1][1].get(_ITERATION, item[0]))
+        parts = groupby(
+            enumerate(_rows(path)), key=lambda item: item[1][1].get(_ITERATION, item[0])
+        )
         self._texts = [
             _record(agent_id, number, [_observation(path, *row) for _, row in part]).to_json()
             for number, (_, part) in enumerate(parts, 1)
@@ -67,15 +67,15 @@ class ObservationFile:
 
 def _rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """The rows with their lines."""
-    text = read_text(path)
+    lines = read_lines(path)
     if path.suffix.lower() == ".csv":
-        reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+        reader = csv.DictReader(lines, strict=True)
         try:
             yield from ((reader.line_num, _cells(path, reader.line_num, row)) for row in reader)
         except csv.Error as error:
             raise ConfigError(f"{path}: line {reader.line_num}: {error}") from None
         return
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(lines, 1):
         try:
             row = json.loads(line) if line.strip() else {}
         except ValueError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import difflib
+import io
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
@@ -18,6 +19,8 @@ from boyd.errors import ConfigError
 from boyd.models.base import explain, strip_prefix
 from boyd.text.formatting import message_of
 
+#: The most characters of a line of a file that is read line by line.
+MAX_LINE = 1_048_576
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -28,13 +31,17 @@ def decode(raw: bytes) -> str:
         ValueError: it is neither.
     """
     try:
-        text = raw.decode("utf-16" if raw.startswith(_UTF16) else "utf-8-sig")
+        text = raw.decode(_encoding_of(raw))
     except UnicodeDecodeError:
         raise ValueError("is not text in UTF-8") from None
     # ASCII in UTF-16 without a mark is valid UTF-8 with zeros.
     if "\0" in text:
         raise ValueError("is not text in UTF-8: it has zero bytes")
     return text
+
+
+def _encoding_of(raw: bytes) -> str:
+    return "utf-16" if raw.startswith(_UTF16) else "utf-8-sig"
 
 
 def read_text(path: Path) -> str:
@@ -49,6 +56,31 @@ def read_text(path: Path) -> str:
         raise ConfigError(f"{path}: {error.strerror}") from None
     except ValueError as error:
         raise ConfigError(f"{path}: {error}") from None
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """The lines of a text file of any size, with their ends, as it is read.
+
+    Raises:
+        ConfigError: it cannot be read, is not text, or a line has more than `MAX_LINE` characters.
+    """
+    number = 0
+    try:
+        with path.open("rb") as raw:
+            text = io.TextIOWrapper(raw, encoding=_encoding_of(raw.peek(2)), newline="")
+            while line := text.readline(MAX_LINE + 1):
+                number += 1
+                if len(line) > MAX_LINE:
+                    raise ConfigError(
+                        f"{path}: line {number}: it has more than {MAX_LINE} characters"
+                    )
+                if "\0" in line:
+                    raise ConfigError(f"{path}: line {number}: it has zero bytes")
+                yield line
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: is not text in UTF-8") from None
 
 
 def state_folder() -> Path:
