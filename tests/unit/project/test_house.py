@@ -59,6 +59,7 @@ KERNEL = {
     "jobs that workers only hand over to each other": 33,
     "a worker that enters the next phase as it leaves the last": 119,
     "actions that a worker lacks, which are left to others": 39,
+    "harm that stands if no later check can tell": 9,
 }
 LIBRARY = {
     "the library without its guests": 66_000,

@@ -797,6 +797,22 @@ def test_a_check_that_answered_once_cannot_tell_after_later_ones_raised() -> Non
     assert verdict_on(lab, entry) == "cannot tell"
 
 
+@pytest.mark.parametrize(
+    ("later", "verdict"),
+    [((OSError("no route"), None), "worse"), ((False, OSError("no route")), "cannot tell")],
+)
+def test_harm_stands_if_no_later_check_can_tell(later: tuple[Any, ...], verdict: str) -> None:
+    harm = EffectVerdict(verdict="worse", evidence="5 of 9 requests fail", final=False)
+    action = Patient(harm, *later)
+    lab = action.lab(rollback=True)
+    entry = executed(lab, lab.run())
+    check(lab, 2)
+    run_out(lab, entry.id)
+
+    assert verdict_on(lab, entry) == verdict
+    assert len(action.undone) == (verdict == "worse")
+
+
 def verdict_on(lab: Lab, entry: ExecutionEntry) -> EffectName | None:
     verification = lab.store.executions.get(entry.id).verification  # type: ignore[union-attr]
     return verification.verdict if verification else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 
 from boyd import naming
 from boyd.agent.agent_rules import Circumstances
@@ -123,6 +124,9 @@ class WaitHandler(JobHandler):
         if action is None or plan is None:
             return EffectCheck("cannot tell", "the action has no verification any more")
         check = check_before(self._engine.act_context(), action, wait.params, wait.id)
+        if check.verdict == "worse":
+            # Nothing was done that can have done harm.
+            check = replace(check, verdict="no effect")
         return weigh_check(check, plan, wait.until, self._engine.store.clock.now(), fields)
 
     def _end(self, wait: Wait, fence: Fence, verdict: WaitVerdict, evidence: str) -> Done:

@@ -300,8 +300,14 @@ def _undoing(entry: ExecutionEntry, action: Action) -> Decision:
 def weigh_check(
     check: EffectCheck, plan: VerificationPlan, until: datetime, now: datetime, fields: Fields
 ) -> EffectCheck | Later:
-    """The verdict after a check; `Later` if only a later one can give it, *until* at the latest."""
+    """The verdict after a check; `Later` if only a later one can give it, *until* at the latest.
+
+    Harm stands if no later check can tell.
+    """
     is_well = check.verdict == "effective"
+    harm = fields.get("harm", "") if check.verdict == "cannot tell" else ""
+    if check.verdict == "worse":
+        harm = check.evidence or "worse"
     well_since = float(fields.get("wellSince") or now.timestamp()) if is_well else None
     answered = bool(fields.get("answered")) or not check.raised
     left = (until - now).total_seconds()
@@ -315,6 +321,9 @@ def weigh_check(
             "checks": str(int(fields.get("checks", 0)) + 1),
             "wellSince": "" if well_since is None else str(well_since),
             "answered": "1" if answered else "",
+            "harm": harm,
         }
         return Later(max(0.1, min(plan.every, left)), progress)
+    if harm:
+        return EffectCheck("worse", harm)
     return check if answered else replace(check, verdict=plan.raises)
