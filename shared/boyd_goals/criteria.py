@@ -113,8 +113,10 @@ _HEDGE_LINES = r"""
     would|wouldn't|should|shouldn't|could|couldn't|can|may(?! \d)|might|must|needs? to|
     has to|have to|to be|expect\w*|wanted|desired|wait\w*|until(?! (?:\w+ )?\d)|unless|soon|
     not yet|perhaps|almost|partly|partially|half|some|most|few|only|or|either|in progress|being|
+    rarely|seldom|sometimes|occasionally|
     starting|used to|related-to|how to|named|test|tests|instead|rather|skip\w*|rolled back|reverted|
-    close to|(?:all|every\w*)(?: \w+)? but
+    close to|(?:all|every\w*)(?: \w+)? but|
+    [1-9]\d* (?:\w+ )?(?:failed|missing|skipped|remaining|left|to go)
 """
 _HEDGES = "|".join(line.strip(" |") for line in _HEDGE_LINES.strip().splitlines())
 #: What makes a claim doubtful, partial, past or second-hand, though we know its words.
@@ -134,7 +136,8 @@ QUESTION = re.compile(
 #: Words in front of a number that change it.
 COMPARISONS = re.compile(
     r"\b(?:at least|at most|more than|less than|fewer than|greater than|up to|over|under|above|"
-    r"below|about|around|approximately|roughly|almost|nearly|exactly)\b(?= -?\d)|[<>]=?"
+    r"below|about|around|approximately|roughly|almost|nearly|exactly|minus)\b(?= -?\d)|[<>]=?|"
+    r"[~\u2248\u00b1](?= ?\d)"
 )
 #: Comparisons that the number itself fulfils.
 INCLUSIVE = frozenset(["at least", "at most", "up to", ">=", "<=", "exactly"])
@@ -163,7 +166,7 @@ GENERAL = frozenset(_GENERAL.split())
 _BESIDE = """
     status state health condition role mode phase currently now still again already also
     finally since today info notice ok success done confirmed verified result report check here
-    back run
+    back run wieder
 """
 #: Words beside a subject that do not make it another one.
 BESIDE = frozenset(_BESIDE.split())
@@ -171,7 +174,8 @@ _PLAIN = """
     a an the its their our this these that those it they there is are was were be been has have
     does do did and of in on at to from by with for via per into since during after before
     all every each both also again already now fully completely finally currently successfully
-    correctly properly automatically second minute hour day noon midnight utc am pm percent ms s min
+    correctly properly automatically longer
+    second minute hour day noon midnight utc am pm percent ms s min
     h d kb mb gb tb true yes fine running restart
     turned switched powered until
     der die das den dem des ein eine le la les un une el los las lo una il de du del
@@ -212,6 +216,12 @@ _ASIDE = re.compile(r" -+ |\u2014")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
 _QUOTES = str.maketrans({"\u2019": "'", "\u2018": "'", "`": '"', **dict.fromkeys("“”„«»", '"')})
 _PARTICIPLE = re.compile(r"[a-z]{2,}ed|(?:re)?(?:built|sent|written|shut|done|made|paid|taken)")
+#: Verbs by which something is said to be as it should, though they are no states.
+_DOES = re.compile(
+    r"\w (?<!of )(?<!the )(?<!and )(?<!or )(?:serves|responds|replies|answers|loads|works|runs|"
+    r"accepts|listens|delivers|sends|receives|arrives?|connects|resolves|renews|returns)\b(?! of\b)"
+)
+_FAILS = re.compile(r"\b(?:fail|refus|ceas|stop)\w* to\b")
 _INTERROGATIVE = re.compile(
     r"\W*(?:(?:find|figure|work) out |(?:know|tell|learn|discover|see|explain|show)(?: me| us)? )?"
     r"(?:what|which|who|where|why|how)\b"
@@ -354,7 +364,7 @@ def _claims(text: str, words: Sequence[str]) -> bool:
         return True
     if QUESTION.search(text) or _INTERROGATIVE.match(text):
         return False
-    return not VERBS.isdisjoint(split_tokens(text))
+    return bool(_DOES.search(text)) or not VERBS.isdisjoint(split_tokens(text))
 
 
 def words_in(text: str) -> set[str]:
@@ -429,4 +439,5 @@ def _counts(content: Sequence[str]) -> tuple[tuple[str, str], ...]:
 def count_negations(text: str) -> int:
     """The number of negations in a text in lower case."""
     negations = NEGATIONS | {"0"}
-    return sum(word in negations or word.endswith("n't") for word in split_tokens(text))
+    words = sum(word in negations or word.endswith("n't") for word in split_tokens(text))
+    return words + len(_FAILS.findall(text))

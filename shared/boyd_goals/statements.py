@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from boyd.text.tokenizer import STOP
@@ -324,9 +325,14 @@ def _is_conditional(criterion: Criterion, statement: Statement) -> bool:
 
 def _contradicts(criterion: Criterion, statement: Statement, words: frozenset[str]) -> bool:
     """True if a statement about the subject, with those *words*, says the opposite."""
-    is_negated = count_negations(_without_well(criterion, statement)) % 2 == 1
+    if statement.tokens and words_of.NEGATIONS.issuperset(map(str.casefold, statement.tokens)):
+        return not criterion.is_negated
+    low = _without_well(criterion, statement)
+    is_negated = count_negations(low) % 2 == 1
     if _has_opposite(criterion, statement):
         return is_negated == criterion.is_negated
+    if not is_negated and _is_spoilt(criterion, statement._replace(text=low)):
+        return True
     counts = ((number, _count_in(statement, counted)) for number, counted in criterion.numbers)
     if any(count not in (None, number) for number, count in counts):
         return True
@@ -340,6 +346,15 @@ def _has_opposite(criterion: Criterion, statement: Statement) -> bool:
     opposites = {opposite for state in criterion.states for opposite in words_of.OPPOSITES[state]}
     opposites |= {f"{prefix}{word}" for word in criterion.words for prefix in words_of.UN}
     return not bases.isdisjoint(opposites - {*criterion.words})
+
+
+def _is_spoilt(criterion: Criterion, statement: Statement) -> bool:
+    """True if a statement only says of a good state's subject that it is in a bad one."""
+    if not criterion.states or criterion.is_negated or not words_of.BAD.isdisjoint(criterion.words):
+        return False
+    own = {*criterion.words, *words_of.PLAIN, *STOP}
+    others = {base_of(token) for token in statement.tokens} - own
+    return bool(others) and others <= words_of.BAD
 
 
 def _supports(criterion: Criterion, statement: Statement) -> bool:
@@ -433,11 +448,19 @@ def _compares(criterion: Criterion, low: str) -> bool:
     if not criterion.numbers:
         return True
     numbers = {number for number, _ in criterion.numbers}
-    if any(count not in numbers for count in _COUNT_THAT_IS.findall(low)):
+    others = _COUNT_THAT_IS.findall(low) + _counts_of_states(low)
+    if any(count not in numbers for count in others):
         return False
     own = {match[0] for match in words_of.COMPARISONS.finditer(criterion.text)}
-    others = {match[0] for match in words_of.COMPARISONS.finditer(low)}
-    return others == own or (not others and own <= words_of.INCLUSIVE)
+    comparisons = {match[0] for match in words_of.COMPARISONS.finditer(low)}
+    return comparisons == own or (not comparisons and own <= words_of.INCLUSIVE)
+
+
+def _counts_of_states(low: str) -> list[str]:
+    """The numbers in front of states, as in "3 replicas, 2 ready"; 0 of them is none."""
+    pairs = pairwise(split_tokens(low))
+    counts = [number for number, state in pairs if base_of(state) in words_of.OPPOSITES]
+    return [number for number in counts if is_number(number) and float(number)]
 
 
 def _has_other_subject(criterion: Criterion, statement: Statement) -> bool:
@@ -451,7 +474,9 @@ def _has_other_subject(criterion: Criterion, statement: Statement) -> bool:
     if not own or not criterion.subject:
         return False
     behind = [every[place + 1] for place in own if place + 1 < len(every) and place + 1 not in own]
-    if any(_changes_subject(token) and not token.endswith("ing") for token in behind):
+    terms = split_tokens(criterion.text)
+    others = [token for token in behind if token.casefold() not in terms]
+    if any(_changes_subject(token) and not token.endswith("ing") for token in others):
         return True
     # In "Ann closed the ticket", the state comes first.
     is_first = bool(criterion.states) and base_of(every[own[0]]) not in criterion.states
