@@ -183,13 +183,13 @@ def test_an_anomaly_without_a_resource_is_about_every_target() -> None:
 @pytest.mark.parametrize("address", ["[2001:db8::1]:9100", "disk[0]"])
 def test_a_label_of_an_address_in_brackets_is_about_that_resource(address: str) -> None:
     timeline = Timeline(m * MINUTE for m in range(3))
-    seen = Track()
+    sightings = Track()
     for resources in ([], [address], []):
-        seen.add(sightings_of(anomalies(resources)))
+        sightings.add(sightings_of(anomalies(resources)))
     labels = [label(1, 2, target=address)]
     spans = spans_of(labels, timeline)
 
-    assert match(timeline, seen, spans, distinction_of(labels), 0.0).scores().detected == 1
+    assert match(timeline, sightings, spans, distinction_of(labels), 0.0).scores().detected == 1
 
 
 def test_the_type_of_a_label_is_a_pattern() -> None:
