@@ -10,6 +10,7 @@ import itertools
 import os
 import random
 import sys
+import sysconfig
 import warnings
 from array import array
 from collections import deque
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, MutableSequence, Seque
 from contextlib import suppress
 from contextvars import ContextVar
 from enum import Enum
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from operator import is_
 from pathlib import PurePath
 from queue import SimpleQueue
@@ -35,6 +36,10 @@ _CONSTANT = (
 )
 #: Modules whose objects are not the plugins'.
 _FOREIGN = ("boyd.agent", "boyd.plugin", "boyd.replay", "threading", "_thread", "logging", "re")
+#: Folders of libraries, whose modules are not the agent's own.
+_LIBRARIES = tuple(
+    f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib", "purelib", "platlib")
+)
 #: The generator of the functions of `random`, which each fork seeds anew; a shadow watches it.
 _SHARED_GENERATOR = vars(random)["_inst"]
 _ITERATORS: tuple[type, ...] = (itertools.cycle, type(iter([])), type(iter(())), type(iter({})))
@@ -71,6 +76,14 @@ def _modules_of(plugin: Plugin) -> Iterator[str]:
     yield from (
         other for other in [*sys.modules] if folder and _folder_of(sys.modules[other]) == folder
     )
+
+
+@cache
+def _is_own(name: str) -> bool:
+    """Report whether a module is the agent's own code, and neither Boyd's nor of a library."""
+    file = getattr(sys.modules.get(name), "__file__", None)
+    is_ours = name.startswith(("boyd", "__main__"))
+    return bool(file) and not is_ours and not str(file).startswith(_LIBRARIES)
 
 
 def _folder_of(module: ModuleType) -> str:
@@ -161,24 +174,39 @@ class _Walk:
         self._seen: dict[int, Any] = {}
 
     def add_modules(self) -> None:
-        """Add the variables of the modules."""
-        for name in sorted(self._modules):
-            names = vars(sys.modules[name])
-            self.contents.append(_Names(name, names))
-            for key, value in [*names.items()]:
-                if not key.startswith("__"):
-                    self.add(value, f"{name}.{key}")
+        """Add the variables of the modules, and of own ones that these use."""
+        past: set[str] = set()
+        while waiting := sorted(self._modules - past):
+            past.update(waiting)
+            for name in waiting:
+                self._add_module(name)
+
+    def _add_module(self, name: str) -> None:
+        names = vars(sys.modules[name])
+        self.contents.append(_Names(name, names))
+        for key, value in [*names.items()]:
+            if not key.startswith("__"):
+                self.add(value, f"{name}.{key}")
 
     def add(self, value: Any, name: str) -> None:
         """Add a value, and all that it holds."""
         waiting = deque([(value, name)])
         while waiting and len(self._seen) < _MOST:
             value, name = waiting.popleft()
+            self._note_module(value)
             if id(value) not in self._seen and not self._is_foreign(value):
                 self._seen[id(value)] = value
                 waiting.extend(
                     (item, f"{name}{suffix}") for suffix, item in self._open(value, name)
                 )
+
+    def _note_module(self, value: Any) -> None:
+        """Note the module that a value is, or that its class or function is of."""
+        kind = value if isinstance(value, type | FunctionType) else type(value)
+        is_module = isinstance(value, ModuleType)
+        name = _attribute(value, "__name__") if is_module else _attribute(kind, "__module__")
+        if isinstance(name, str) and _is_own(name):
+            self._modules.add(name)
 
     def _is_foreign(self, value: Any) -> bool:
         if isinstance(value, (*_CONSTANT, ModuleType)) or value is _SHARED_GENERATOR:

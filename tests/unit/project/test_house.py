@@ -98,6 +98,7 @@ LIBRARY = {
     "a worker that enters the next phase as it leaves the last": 163,
     "actions that a worker lacks, which are left to others": 39,
     "replay: lines of a bounded length, and chance that only others use": 38,
+    "replay: what code of the agent beside its plugins keeps": 30,
     "harm that stands if no later check can tell": 13,
 }
 #: The most modules in all packages; a feature that needs more adds a line that names it.
