@@ -26,9 +26,8 @@ from requests.auth import AuthBase
 from urllib3.exceptions import NewConnectionError
 
 from boyd.errors import ApiProblem, ApiUnavailable, ConfigError
-from boyd.models import Event, Model, explain, utc_now
+from boyd.models import Event, Model, Timestamp, explain, utc_now
 from boyd.models.investigation import Logged, read_entry
-from boyd.models.responses import AgentList
 from boyd.text.version import VERSION
 
 log = logging.getLogger("boyd.client")
@@ -62,6 +61,12 @@ class _Bearer(AuthBase):
         if self._key:
             request.headers["Authorization"] = f"Bearer {self._key}"
         return request
+
+
+class _Clock(Model):
+    """The time in the answer that costs the API least."""
+
+    timestamp: Timestamp
 
 
 class Client:
@@ -106,9 +111,8 @@ class Client:
         return utc_now() + self._skew
 
     def read_clock(self) -> datetime:
-        """The time by the API's clock, for which it sends a request."""
-        self.get("/agents", AgentList)
-        return self.now()
+        """The time by the clock of Redis, for which it sends a request."""
+        return self.get("/health", _Clock).timestamp
 
     def get(self, path: str, kind: type[_M], /, **query: object) -> _M:
         """GET *path*."""

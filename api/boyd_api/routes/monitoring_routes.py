@@ -11,7 +11,7 @@ from boyd.errors import StoreError, StoreUnavailable
 from boyd.health.checks import SILENCE, may_refuse_writes
 from boyd.health.reader import read_health, read_roster
 from boyd.health.snapshot import Roster
-from boyd.models import Model, Timestamp, utc_now
+from boyd.models import Model, Timestamp
 from boyd.settings.process_settings import Settings
 from boyd.store import Store
 from boyd.text.version import VERSION
@@ -70,8 +70,8 @@ def readyz(ctx: RequestContext) -> JsonResponse:
 
 @health_routes.get(f"{BASE}/health", scope=None)
 def health(ctx: RequestContext) -> Health:
-    """Tell that this process answers, and its time."""
-    return Health(timestamp=utc_now())
+    """Tell that this process answers, and the time: by Redis, unless that has never answered."""
+    return Health(timestamp=ctx.services.store.clock.now())
 
 
 @metric_routes.get(

@@ -14,6 +14,7 @@ from boyd.models import utc_now
 from boyd.store import AgentEntry
 from boyd.store.events import PAGE
 from harness import wait_until
+from virtual_time import VirtualTime, imaginary_server
 
 
 def register(site: Site, agent_id: str) -> None:
@@ -32,6 +33,14 @@ def test_health_needs_nothing(site: Site) -> None:
     assert answer["status"] == "ok"
     assert datetime.fromisoformat(answer["timestamp"]).tzinfo is not None
     assert site.client.get("/healthz").json["status"] == "ok"
+
+
+@imaginary_server()
+def test_health_tells_the_time_by_redis(monkeypatch: pytest.MonkeyPatch, server: Any) -> None:
+    redis, site = VirtualTime(monkeypatch), Site(make_lab(server), server)
+    told = datetime.fromisoformat(site.client.get("/api/v0/health").json["timestamp"])
+    assert told.timestamp() == pytest.approx(redis.now / 1000, abs=60)
+    site.services.stop()
 
 
 def test_readiness_says_what_is_missing(site: Site, server: Any) -> None:

@@ -245,7 +245,7 @@ def test_the_time_of_the_api_is_known(server: Server, client: Client) -> None:
 def test_a_period_counts_from_the_time_of_the_api(
     server: Server, tmp_path: Path, command: str, answer: str
 ) -> None:
-    server.will(body='{"agents": []}', Date="Fri, 01 Mar 2199 09:00:00 GMT")
+    server.will(body='{"status": "ok", "timestamp": "2199-03-01T09:00:00Z"}')
     server.will(body=answer)
     Cli(tmp_path, BOYD_URL=server.url, BOYD_API_KEY="boyd_key")(*command.split(), "--since", "1h")
     assert "since=2199-03-01T08%3A0" in server.requests[-1][1]
