@@ -10,7 +10,7 @@ from pydantic import Field
 
 from boyd.export.archive.merged_work import MergedAudit
 from boyd.models import ApiKey, AuditFilter, AuditHead, AuditPage, Model, Scope, Verification
-from boyd.models.actor import NewPrincipal
+from boyd.models.actor import NewName, NewPrincipal
 from boyd.models.responses import KeyInfo, KeyList, LoginLink, NewKey, Revoked
 from boyd.models.rights import RightList
 from boyd.store import Audit
@@ -61,11 +61,11 @@ class KeyRequest(Model):
     `may` has rights such as `approve restart:* on web-*`: with any, it may do nothing else.
     """
 
-    name: str = Field(min_length=1, max_length=200)
+    name: NewName
     principal: NewPrincipal
     person: bool = False
     scopes: list[Scope] = Field(min_length=1, max_length=6)
-    groups: list[_Word] = Field(default_factory=list, max_length=100)
+    groups: list[NewName] = Field(default_factory=list, max_length=100)
     agents: list[_Word] = Field(default_factory=list, max_length=100)
     may: RightList = Field(default_factory=list)
     expires_in: float | None = Field(default=None, gt=0, le=_LONGEST)

@@ -6,6 +6,7 @@ The rights of a key decide what it may do with actions, or else those of its gro
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
@@ -31,15 +32,20 @@ _UNSEEN = re.compile(
 
 
 def _check_seen(text: str) -> str:
-    if not text.isprintable() or _UNSEEN.search(text):
-        raise ValueError(f"has an invisible character, so it reads as another one: {text!a}")
+    for char in text:
+        if not char.isprintable() or _UNSEEN.match(char):
+            title = f"U+{ord(char):04X} {unicodedata.name(char, '')}".rstrip()
+            raise ValueError(
+                f"has the invisible character {title}, so it reads as another one: {text!a}"
+            )
     return text
 
 
 #: A person or program.
 Principal = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^\S+$")]
-#: That of a new key; those of older records may hold what nobody sees.
+#: Those of a new key or setting, which people read; older records may hold what nobody sees.
 NewPrincipal = Annotated[Principal, AfterValidator(_check_seen)]
+NewName = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_check_seen)]
 
 
 class Actor(Model):

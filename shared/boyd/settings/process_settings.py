@@ -37,6 +37,7 @@ from pydantic_settings import (
 )
 
 from boyd.errors import ConfigError
+from boyd.models.actor import NewName
 from boyd.models.rights import RightList
 from boyd.settings.oidc_settings import OidcSettings
 from boyd.settings.secret_references import SecretReader, SecretSettings, use_reader
@@ -302,7 +303,7 @@ class Settings(BaseSettings):
     callbacks: CallbackSettings = CallbackSettings()
     oidc: OidcSettings = OidcSettings()
     secrets: SecretSettings = SecretSettings()
-    rights: dict[str, RightList] = Field(default_factory=dict)
+    rights: dict[NewName, RightList] = Field(default_factory=dict)
     traces: TracesSettings = TracesSettings()
     embedded: EmbeddedSettings = EmbeddedSettings()
 

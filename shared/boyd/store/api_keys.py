@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import Literal
 
 from boyd.models import Actor, ApiKey, Model, Scope, from_ms
-from boyd.models.actor import NewPrincipal, actor_fields
+from boyd.models.actor import NewName, NewPrincipal, actor_fields
 from boyd.models.rights import RightList
 from boyd.store.hashes import readable, reading
 from boyd.store.keys import API_KEYS, DEPLOYMENT, Keys, bucket
@@ -56,7 +56,9 @@ class Admission:
 class _CheckedValues(Model):
     """Values that are checked in new keys only: older ones may have others."""
 
+    name: NewName
     principal: NewPrincipal
+    groups: list[NewName]
     may: RightList
 
 
@@ -99,16 +101,16 @@ class ApiKeys:
         Raises:
             pydantic.ValidationError: a value is invalid.
         """
-        checked = _CheckedValues(principal=principal, may=list(may))
+        checked = _CheckedValues(name=name, principal=principal, groups=list(groups), may=list(may))
         secret = secrets.token_urlsafe(32)
         now = self._now()
         key = ApiKey(
             id=key_id or _new_id(),
-            name=name,
+            name=checked.name,
             principal=checked.principal,
             person=person,
             scopes=list(scopes),
-            groups=list(groups),
+            groups=checked.groups,
             agents=list(agents),
             may=checked.may,
             hash=_digest(secret),

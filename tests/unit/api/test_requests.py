@@ -86,12 +86,21 @@ def test_names_are_those_of_the_wire_and_no_others(site: Site) -> None:
     assert site.post("/keys", body | {"expires_in": 1}).status_code == 422
 
 
-def test_a_principal_that_cannot_be_seen_whole_is_refused(site: Site) -> None:
-    body = {"name": "x", "principal": "a\u200blice", "scopes": ["read"]}
-    answer = site.post("/keys", body)
+@pytest.mark.parametrize(
+    ("pointer", "change"),
+    [
+        ("/principal", {"principal": "a\u200blice"}),
+        ("/name", {"name": "lap\u200btop"}),
+        ("/groups/1", {"groups": ["dba", "o\u200bps"]}),
+    ],
+)
+def test_a_name_that_cannot_be_seen_whole_is_refused(
+    site: Site, pointer: str, change: dict[str, Any]
+) -> None:
+    answer = site.post("/keys", {"name": "x", "principal": "ann", "scopes": ["read"], **change})
 
-    assert [error["pointer"] for error in answer.json["errors"]] == ["/principal"]
-    assert "invisible" in answer.json["errors"][0]["detail"]
+    assert [error["pointer"] for error in answer.json["errors"]] == [pointer]
+    assert "invisible character U+200B ZERO WIDTH SPACE" in answer.json["errors"][0]["detail"]
 
 
 def test_a_body_that_may_be_absent_may_be(site: Site) -> None:

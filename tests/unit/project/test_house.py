@@ -89,7 +89,7 @@ LIBRARY = {
     "a lab that recovers what is overdue however slow its test is": 20,
     "procedures that are stopped until a person resumes or cancels them": 98,
     "an approved procedure, which has not succeeded when it has been started": 17,
-    "principals without characters that nobody sees": 22,
+    "names of principals, groups and keys without characters that nobody sees": 31,
     "defaults that are approved as they are shown": 29,
     "jobs that workers only hand over to each other": 33,
     "procedures that stop on the way back: why they failed, and what is left": 16,

@@ -71,3 +71,8 @@ def test_a_variable_for_a_file_has_to_name_one(monkeypatch: pytest.MonkeyPatch) 
 
     with pytest.raises(ConfigError, match="BOYD_AUDIT_KEY_FILE is empty; set it to the path"):
         load_settings()
+
+
+def test_a_group_with_rights_has_a_name_that_can_be_seen_whole() -> None:
+    with pytest.raises(ConfigError, match=r"invisible character U\+200B ZERO WIDTH SPACE"):
+        load_settings({"rights": {"o\u200bps": ["approve shop:*"]}})
