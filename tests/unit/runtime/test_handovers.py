@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from boyd import Agent, Autonomy, Procedure, ProcedureStep, naming
-from boyd.models import utc_now
+from boyd.models import CallRequest, utc_now
 from boyd.runtime.jobs.job_runner import MAX_HANDOVERS, MAX_SEARCHES
 from boyd.store import WorkerInfo
 from boyd.testing import Lab
@@ -152,7 +152,7 @@ def test_an_approved_action_that_no_worker_has_fails_in_the_end() -> None:
     item = upgrade.new.store.approvals.get(naming.parts(job)[1])
     assert item is not None
     assert item.result is not None
-    assert "unknown action 'p:do' on" in (item.result.error or "")
+    assert item.result.error == "Unknown action 'p:do'"
 
 
 def test_an_older_worker_leaves_steps_and_questions_that_it_lacks_to_another() -> None:
@@ -171,3 +171,33 @@ def test_an_older_worker_leaves_steps_and_questions_that_it_lacks_to_another() -
     [record] = upgrade.new.store.procedures.all()
     assert [one.state for one in record.progress] == ["done", "running"]
     assert len(upgrade.recorder.calls) == 1
+
+
+def test_an_older_worker_gives_no_verdict_on_an_action_that_it_lacks() -> None:
+    upgrade = Upgrade(chooses(choice()), verify=lambda result: "effective")
+    upgrade.new.run()
+    [entry] = upgrade.new.store.executions.page().executions
+    name = naming.verification(entry.id)
+    upgrade.deliver(name, upgrade.old)
+    held = upgrade.new.store.executions.get(entry.id)
+    assert held is not None
+    assert held.verification is not None
+    assert held.verification.verdict is None
+
+    upgrade.deliver(name, upgrade.new)
+    judged = upgrade.new.store.executions.get(entry.id)
+    assert judged is not None
+    assert judged.verification is not None
+    assert judged.verification.verdict == "effective"
+
+
+def test_an_older_worker_leaves_an_order_of_an_action_that_it_lacks_to_another() -> None:
+    upgrade = Upgrade()
+    request = CallRequest(kind="execute", action="p:do", params={}, actor=person("ann"))
+    name = naming.call(upgrade.new.launcher.call(request, None))
+    upgrade.deliver(name, upgrade.old)
+    upgrade.deliver(name, upgrade.new)
+    call = upgrade.new.store.calls.get(naming.parts(name)[1])
+    assert call is not None
+    assert call.result is not None
+    assert call.result.success

@@ -135,7 +135,7 @@ class ApprovedActionHandler(JobHandler):
         item = read_item(fields)
         if item.action_id == naming.GRANT:
             return self._finish(id, self._act(item, fence, retry))
-        action = find_action(self._engine, item.action_id, item.queue or queues.ACT)
+        action = find_action(self._engine, item.action_id, fields)
         queue = (action.queue if action else item.queue) or queues.ACT
         # Its plugin may have given it to other workers since the proposal.
         if queue != (item.queue or queues.ACT) and not self._engine.settings.may_take(queue):

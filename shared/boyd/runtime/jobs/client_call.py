@@ -27,7 +27,7 @@ from boyd.plugin import Perform
 from boyd.plugin.plugin_boundary import unchecked
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.action_jobs import give_up_execution, in_turn, run_action
-from boyd.runtime.jobs.job_runner import Done, Fields, JobHandler
+from boyd.runtime.jobs.job_runner import Done, Fields, JobHandler, find_action
 from boyd.runtime.leases import SMALL
 from boyd.store import StuckJob, read_call
 from boyd.store.calls import KEEP, seconds_to_keep
@@ -56,6 +56,7 @@ class ClientCallHandler(JobHandler):
         if call.kind == "endpoint":
             done = self._as_room(call, self._answer(call, fence, retry))
             return replace(done, keep=seconds_to_keep(call))
+        find_action(self._engine, call.action, fields)  # or leave it to another worker
         if call.kind == "dry-run":
             ledger = self._engine.ledger()
             return _finish(ledger.shorten(self._dry_run(call), call.actor.principal))

@@ -80,16 +80,18 @@ class Elsewhere(Exception):
         self.unknown = unknown
 
 
-def find_action(engine: Engine, id: str, queue: str) -> Action | None:
-    """The action of that id, if the agent has it.
+def find_action(engine: Engine, id: str, fields: Fields) -> Action | None:
+    """The action of that id for the job with these *fields*, if the agent has it.
 
     Raises:
         Elsewhere: a live worker with other plugins may have it, as during an upgrade.
     """
-    action = engine.agent.host.actions.get(id)
-    if action is None and engine.fleet.has_others(queue, engine.agent.fingerprint):
+    action, queue = engine.agent.host.actions.get(id), fields.get("queue") or queues.ACT
+    if action is not None or fields.get(_HANDOVERS, "").count(f"{_UNKNOWN} ") >= MAX_SEARCHES:
+        return action
+    if engine.fleet.has_others(queue, engine.agent.fingerprint):
         raise Elsewhere(id, queue, unknown=True)
-    return action
+    return None
 
 
 class JobHandler(Protocol):
@@ -187,10 +189,8 @@ class JobRunner:
     def _hand_over(self, other: Elsewhere, fields: Fields) -> Later | None:
         """Hand a job over, or return None if its workers only pass it back and forth."""
         handovers = fields.get(_HANDOVERS, "")
-        searches = handovers.count(f"{_UNKNOWN} ")
-        if other.unknown and searches >= MAX_SEARCHES:
-            return None
-        if not other.unknown and handovers.count("\n") - searches >= MAX_HANDOVERS:
+        beliefs = handovers.count("\n") - handovers.count(f"{_UNKNOWN} ")
+        if not other.unknown and beliefs >= MAX_HANDOVERS:
             return None
         belief = _UNKNOWN if other.unknown else other.queue
         handovers += f"{belief} {self._engine.settings.worker}\n"
@@ -218,12 +218,9 @@ class JobRunner:
 
 
 def _disagreement(other: Elsewhere, fields: Fields) -> str:
-    """Say what each worker that handed the job over believes of the action."""
+    """Say which queue each worker that handed the job over believes in."""
     beliefs = sorted(set(fields[_HANDOVERS].splitlines()))
     pairs = [belief.split(" ", 1) for belief in beliefs]
-    if other.unknown:
-        workers = ", ".join(worker for queue, worker in pairs if queue == _UNKNOWN)
-        return f"Not executed: unknown action {other.action!r} on {workers}; restart the old ones"
     listed = ", ".join(f"{queue!r} on {worker}" for queue, worker in pairs if queue != _UNKNOWN)
     return (
         f"Not executed: the workers disagree about the queue of {other.action}: {listed}; "

@@ -86,6 +86,7 @@ class ProcedureSteps:
         self._engine = engine
         self._record = record
         self._fence = fence
+        self._fields = fields
         self._queue = fields.get("queue") or queues.ACT
         self._item = item
         self._job = str(fence.origin)
@@ -201,7 +202,7 @@ class ProcedureSteps:
             result := self._ledger.settle(run.execution, self._job)
         ):
             return result
-        action = find_action(self._engine, run.action, self._queue)
+        action = find_action(self._engine, run.action, self._fields)
         if action is None:
             return action_call.no_such_action(run.action)
         if isinstance(action, Procedure):
