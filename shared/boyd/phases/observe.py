@@ -29,7 +29,7 @@ from boyd.models.loop import Ticks
 from boyd.phases import time_limit
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.plugin import Observer
-from boyd.plugin.plugin_boundary import unchecked
+from boyd.plugin.plugin_boundary import read_all, unchecked
 from boyd.text import redaction
 
 log = logging.getLogger("boyd.phases")
@@ -349,7 +349,7 @@ def validate_observations(answer: Any) -> list[Observation]:
     """Validate the observations that an observer or hook returned.
 
     Raises:
-        ValueError: names the invalid field.
+        ValueError: names the invalid field, or there are too many.
     """
     if isinstance(answer, Observation):
         raise ValueError("returned one Observation; return a list of them: [Observation(...)]")
@@ -359,7 +359,7 @@ def validate_observations(answer: Any) -> list[Observation]:
         or not isinstance(answer, Iterable)
     ):
         raise ValueError(f"must return a list of Observation, not {type(answer).__name__}")
-    items = list(answer)
+    items = read_all(answer)
     try:
         # Validate an Observation again: it may have been modified.
         return [Observation.model_validate(unchecked(item)) for item in items]

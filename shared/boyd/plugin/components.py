@@ -48,7 +48,7 @@ from boyd.models import Autonomy, Budget, Level, Reversibility, Sandbox, StepAct
 from boyd.models.base import strip_prefix
 from boyd.models.effect import EffectChecks
 from boyd.models.investigation import Category
-from boyd.plugin.plugin_boundary import own_copy, params_to_json, validate
+from boyd.plugin.plugin_boundary import own_copy, params_to_json, read_all, validate
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
@@ -74,6 +74,7 @@ class Taker:
 
         Raises:
             TypeError: it has returned a coroutine or generator, of which nothing has run yet.
+            ValueError: it has yielded too much.
         """
         answer = self.function(**{name: _private_copy(values[name]) for name in self.takes})
         if inspect.isawaitable(answer) or inspect.isasyncgen(answer):
@@ -84,7 +85,7 @@ class Taker:
             return answer
         if not self._yields:
             raise TypeError(f"returned a generator, which nobody reads: {_PLAIN}")
-        return list(answer)
+        return read_all(answer)
 
 
 _PLAIN = "make it a plain function that returns its answer"

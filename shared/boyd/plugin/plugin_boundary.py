@@ -6,8 +6,9 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import islice
 from os import getpid  # that of `os` takes longer in a replay, which watches it
 from typing import Any, Protocol, TypeVar
 
@@ -79,6 +80,22 @@ def _is_interrupted() -> bool:
 def is_main() -> bool:
     """True in the main thread, the only one in which a signal raises."""
     return threading.current_thread() is threading.main_thread()
+
+
+#: Most values of one answer: a generator without an end would fill the memory.
+MAX_VALUES = 100_000
+
+
+def read_all(values: Iterable[_R]) -> list[_R]:
+    """All values of an answer.
+
+    Raises:
+        ValueError: there are more than `MAX_VALUES`; the rest is not read.
+    """
+    read = list(islice(values, MAX_VALUES + 1))
+    if len(read) > MAX_VALUES:
+        raise ValueError(f"gave more than {MAX_VALUES} values")
+    return read
 
 
 class HasParams(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
+from itertools import repeat
 from typing import Any
 
 import pytest
@@ -114,6 +115,28 @@ def test_observations_may_be_yielded_by_observers_and_hooks() -> None:
     result = Lab(Agent("test", plugins=[made, more])).run()
 
     assert [one.source for one in result.observations] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("name", ["observe", "partition"])
+def test_a_generator_without_end_is_read_up_to_a_limit(name: str) -> None:
+    def endless() -> Iterator[Observation]:
+        while True:
+            yield seen()
+
+    functions: dict[str, Any] = {"observe": lambda: [seen()], name: endless}
+    result = Lab(agent(Observer(name="eyes", timeout=600, **functions))).run()
+
+    assert [failure.error for failure in result.observer_errors] == [
+        "ValueError: gave more than 100000 values"
+    ]
+
+
+def test_an_iterator_without_end_is_read_up_to_a_limit() -> None:
+    made = agent(Observer(name="eyes", timeout=600, observe=lambda: repeat(seen())))
+
+    [failure] = Lab(made).run().observer_errors
+
+    assert failure.error == "ValueError: gave more than 100000 values"
 
 
 class Panic(BaseException):
