@@ -22,6 +22,7 @@ from boyd.models import (
     Budget,
     Catalog,
     Delegation,
+    Duration,
     Mode,
     Sandbox,
     VerificationPlan,
@@ -59,14 +60,14 @@ class HistorySettings(AgentGroup):
     """The number of iterations kept, and for how many seconds."""
 
     max_count: int = Field(default=500, gt=0)
-    max_age: float = Field(default=30 * 86400.0, gt=0)
+    max_age: Duration = Field(default=30 * 86400.0, gt=0)
 
 
 class RunSettings(AgentGroup):
     """The number of finished runs kept, and for how many seconds."""
 
     max_finished: int = Field(default=500, gt=0)
-    retention: float = Field(default=86400.0, gt=0)
+    retention: Duration = Field(default=86400.0, gt=0)
 
 
 class PluginReference(AgentGroup):
@@ -91,8 +92,8 @@ class AgentSettings(PermissionSettings):
     id: str
     name: str = ""
     mode: Mode = "manual"
-    loop_interval: float = Field(default=60.0, ge=0.05)
-    loop_offset: float | None = Field(default=None, ge=0)
+    loop_interval: Duration = Field(default=60.0, ge=0.05)
+    loop_offset: Duration | None = None
     run_at_start: bool = True
     schedule: list[CronExpression] = Field(default_factory=list)
     timezone: TimeZone = "UTC"

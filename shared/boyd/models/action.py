@@ -18,7 +18,7 @@ from pydantic.json_schema import JsonSchemaValue, SkipJsonSchema
 from pydantic_core import CoreSchema
 
 from boyd.models.actor import Actor
-from boyd.models.base import Confidence, Json, JsonObject, Level, Model, Timestamp
+from boyd.models.base import Confidence, Duration, Json, JsonObject, Level, Model, Timestamp
 from boyd.models.effect import EarnedAutonomy, EffectVerification, VerificationPlan
 from boyd.text.formatting import counted
 
@@ -182,7 +182,7 @@ class Budget(Model):
     """
 
     limit: int = Field(gt=0)
-    window: float = Field(gt=0)
+    window: Duration = Field(gt=0)
     when: str | None = None
 
 

@@ -9,7 +9,7 @@ from typing import Literal, Self
 from pydantic import Field
 
 from boyd import naming
-from boyd.models.base import Confidence, JsonObject, Model, Timestamp, Whole
+from boyd.models.base import Confidence, Duration, JsonObject, Model, Timestamp, Whole
 from boyd.models.coverage import Coverage
 from boyd.models.situation import CallScope
 from boyd.text.formatting import call_text, counted, seconds
@@ -101,7 +101,7 @@ class VerificationSettings(Model):
     before: bool | None = None
     in_flight: int | None = Field(default=None, ge=1, le=1000)
     hold: bool = True
-    repeat_after: float | None = Field(default=None, gt=0)
+    repeat_after: Duration | None = Field(default=None, gt=0)
     roll_back: bool = True
 
 

@@ -21,6 +21,7 @@ from pydantic import (
 )
 
 from boyd.errors import ConfigError
+from boyd.models.base import Duration
 from boyd.models.investigation import Limits, Profile
 from boyd.settings.validation import read_text
 from boyd.text.redaction import register
@@ -99,7 +100,9 @@ PARSE_CALLS = (
 
 class _Group(BaseModel):
     # Inputs such as URLs may contain passwords.
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, hide_input_in_errors=True, allow_inf_nan=False
+    )
 
 
 class ModelTimeouts(_Group):
@@ -112,10 +115,10 @@ class ModelTimeouts(_Group):
         total: for one attempt as a whole.
     """
 
-    connect: float = Field(default=5.0, gt=0)
-    first: float = Field(default=120.0, gt=0)
-    idle: float = Field(default=60.0, gt=0)
-    total: float = Field(default=600.0, gt=0)
+    connect: Duration = Field(default=5.0, gt=0)
+    first: Duration = Field(default=120.0, gt=0)
+    idle: Duration = Field(default=60.0, gt=0)
+    total: Duration = Field(default=600.0, gt=0)
 
 
 class Prices(_Group):

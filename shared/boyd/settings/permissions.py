@@ -25,6 +25,7 @@ from boyd.models import (
     MAX_STEPS,
     ApprovalPolicy,
     Budget,
+    Duration,
     EarnedAutonomy,
     Level,
     ProcedureApproval,
@@ -48,7 +49,9 @@ class AgentGroup(BaseModel):
     """A group of an agent's settings."""
 
     # Inputs may hold passwords, as URLs do.
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, hide_input_in_errors=True, allow_inf_nan=False
+    )
 
 
 def _check_policy(policy: ApprovalPolicy) -> ApprovalPolicy:
@@ -92,9 +95,9 @@ class ApprovalSettings(AgentGroup):
     """
 
     auto_expire: bool = True
-    ttl: float = Field(default=3600.0, ge=0)
+    ttl: Duration = Field(default=3600.0, ge=0)
     max_history: int = Field(default=500, gt=0)
-    max_age: float = Field(default=30 * 86400.0, gt=0)
+    max_age: Duration = Field(default=30 * 86400.0, gt=0)
     required: ApprovalPolicy = ApprovalPolicy()
     policies: list[PolicyRule] = []
 

@@ -38,6 +38,7 @@ from pydantic_settings import (
 
 from boyd.errors import ConfigError
 from boyd.models.actor import NewName
+from boyd.models.base import Duration
 from boyd.models.rights import RightList
 from boyd.settings.oidc_settings import OidcSettings
 from boyd.settings.secret_references import SecretReader, SecretSettings, use_reader
@@ -53,7 +54,7 @@ OTHER_VARIABLES = ("BOYD_CONFIG", "BOYD_URL", "BOYD_API_KEY", "BOYD_PROFILE")
 
 
 class _Group(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 def _parts(value: object) -> object:
@@ -86,11 +87,11 @@ class TimingSettings(_Group):
         heartbeat_interval: interval of the heartbeats of a worker.
     """
 
-    resend_after: float = Field(default=2.0, gt=0)
-    lease: float = Field(default=3.0, gt=0)
-    queue_timeout: float = Field(default=300.0, gt=0)
+    resend_after: Duration = Field(default=2.0, gt=0)
+    lease: Duration = Field(default=3.0, gt=0)
+    queue_timeout: Duration = Field(default=300.0, gt=0)
     attempts: int = Field(default=3, gt=0)
-    sweep: float = Field(default=1.0, gt=0)
+    sweep: Duration = Field(default=1.0, gt=0)
     heartbeat_interval: float = Field(default=2.0, gt=0, le=3.0)
 
 
@@ -152,7 +153,7 @@ class ApiSettings(_Group):
     rate: float = Field(default=200.0, gt=0, le=100_000)
     burst: int = Field(default=400, gt=0, le=1_000_000)
     max_body: int = Field(default=1_048_576, gt=0)
-    max_wait: float = Field(default=60.0, ge=0)
+    max_wait: Duration = Field(default=60.0, ge=0)
     allow_unauthenticated: bool = False
 
     @property
@@ -218,7 +219,7 @@ class CallbackSettings(_Group):
         tuple[Annotated[str, AfterValidator(_webhook_secret)], ...], NoDecode, Field(repr=False)
     ] = ()
     allow_private: bool = False
-    timeout: float = Field(default=10.0, gt=0)
+    timeout: Duration = Field(default=10.0, gt=0)
 
     @field_validator("secrets", mode="before")
     @classmethod
@@ -292,7 +293,7 @@ class Settings(BaseSettings):
     audit_keep: int = Field(default=100_000, gt=0)
     principal_bytes: int = Field(default=67_108_864, ge=1_048_576)
     archive_url: str | None = Field(default=None, min_length=1, repr=False)
-    archive_keep: float = Field(default=2_592_000.0, gt=0)
+    archive_keep: Duration = Field(default=2_592_000.0, gt=0)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["text", "json"] = "text"
     timing: TimingSettings = TimingSettings()

@@ -76,6 +76,27 @@ def test_a_budget_of_no_action_is_a_warning(tmp_path: Path) -> None:
     assert "did you mean 'web:restart'?" in done.stderr
 
 
+NUMBERS = [
+    "loop_interval",
+    "loop_offset",
+    "history.max_age",
+    "approvals.ttl",
+    'budgets."a:b".window',
+    'verification."a:b".repeat_after',
+]
+
+
+@pytest.mark.parametrize("value", ["inf", "nan", "1e300"])
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_number_that_is_no_time_is_a_mistake_of_its_setting(
+    tmp_path: Path, name: str, value: str
+) -> None:
+    done = checked(tmp_path, f"{name} = {value}\n")
+
+    assert done.exit_code == 1
+    assert f"{name.replace(chr(34), '')}: Input should be " in done.stderr
+
+
 def test_an_intake_in_a_format_that_is_not_installed_is_a_warning(tmp_path: Path) -> None:
     done = checked(tmp_path, '[[intakes]]\nname = "mine"\nuse = "jsno"\n')
 
