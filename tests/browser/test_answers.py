@@ -34,6 +34,16 @@ def test_two_keys_approve_what_waits(console: Console) -> None:
     assert console.item(id).acted_by == "alice"
 
 
+def test_the_only_one_that_waits_needs_no_key_to_be_chosen(console: Console) -> None:
+    id = console.waiting("alone", risk="low")
+    with console.person() as context:
+        [page] = context.pages
+        page.goto(f"{console.url}/console/?risk=low")
+        page.locator("[data-item]", has_text="alone").wait_for()
+        page.keyboard.press("a")
+        page.wait_for_url(f"{console.page_of(id)}?answer=approve")
+
+
 def test_a_single_key_never_acts(console: Console) -> None:
     id = console.waiting("untouched")
     with console.person() as context:

@@ -242,7 +242,8 @@
       document.getElementById("help")?.showModal();
       return true;
     }
-    const selected = document.activeElement?.closest("[data-item]");
+    const items = document.querySelectorAll("[data-item]");
+    const selected = document.activeElement?.closest("[data-item]") ?? (items.length === 1 ? items[0] : null);
     const verb = { a: "approve", d: "deny", w: "withdraw" }[key];
     const link = selected?.querySelector("a[data-go]");
     if (verb && link && link.pathname.includes("/approvals/")) {
