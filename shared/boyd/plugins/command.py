@@ -15,6 +15,7 @@ from typing import IO, Annotated, Literal
 from pydantic import Field
 
 from boyd.errors import LimitExceeded
+from boyd.settings.process_settings import PREFIX
 
 #: Bytes kept of the end of a command's output, which usually explains a failure.
 OUTPUT_LIMIT = 4096
@@ -100,6 +101,11 @@ def kill_group(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
+def environment() -> dict[str, str]:
+    """The environment of this process without the settings of Boyd, some of which are secrets."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+
+
 def start(
     argv: Sequence[str],
     cwd: Path | None,
@@ -109,13 +115,13 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """Start *argv* in its own session, without input; raises `CommandFailed`.
 
-    It inherits the file descriptors *keep*.
+    It inherits the file descriptors *keep*, and without *env* this `environment`.
     """
     try:
         return subprocess.Popen(  # noqa: S603 - arguments come from the agent file, no shell
             list(argv),
             cwd=cwd,
-            env=env,
+            env=environment() if env is None else env,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -18,7 +18,14 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from boyd.models import JsonObject, Model, Observation
 from boyd.plugin import Action, Context, Observer, Plugin
-from boyd.plugins.command import SYSTEMCTL_TIMEOUT, CommandFailed, Systemctl, UnitName, start
+from boyd.plugins.command import (
+    SYSTEMCTL_TIMEOUT,
+    CommandFailed,
+    Systemctl,
+    UnitName,
+    environment,
+    start,
+)
 
 #: Tolerance in seconds for creation times: psutil derives them from a boot time that moves when the
 #: clock is set.
@@ -121,7 +128,7 @@ class Supervised:
         program = self.program
         with _output(program.log) as output:
             try:
-                return start(program.argv, program.cwd, {**os.environ, **program.env}, output)
+                return start(program.argv, program.cwd, {**environment(), **program.env}, output)
             except CommandFailed as error:
                 raise StartFailed(str(error)) from None
 

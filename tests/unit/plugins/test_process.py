@@ -166,6 +166,21 @@ def test_output_and_environment_are_as_configured(rig: Callable[..., Rig], tmp_p
     assert until(lambda: log.read_text() == "blue\n")
 
 
+def test_a_process_gets_no_setting_of_boyd(
+    rig: Callable[..., Rig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BOYD_REDIS_URL", "redis://:secret@127.0.0.1/0")
+    monkeypatch.setenv("COLOUR", "blue")
+    code = "import os, time; print(*sorted(os.environ), flush=True); time.sleep(60)"
+    log = tmp_path / "web.log"
+    start(rig([sys.executable, "-c", code], env={"BOYD_MINE": "1"}, log=log))
+
+    assert until(log.read_text)
+    names = log.read_text().split()
+    assert [name for name in names if name.startswith("BOYD")] == ["BOYD_MINE"]
+    assert "COLOUR" in names
+
+
 def test_a_signal_reaches_the_process(rig: Callable[..., Rig]) -> None:
     plugin = rig()
     process = start(plugin)
