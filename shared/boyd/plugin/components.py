@@ -104,7 +104,12 @@ def check_runs(function: Callable[..., Any], yields: bool = False) -> None:
 
 
 def _names(function: Callable[..., Any], offered: Sequence[str]) -> tuple[str, ...]:
-    parameters = inspect.signature(function).parameters.values()
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:
+        if not inspect.ismethod(function):
+            raise
+        raise ValueError(f"{function.__qualname__} takes no `self`: make it its first") from None
     for parameter in parameters:
         is_offered = parameter.kind in _NAMED and parameter.name in offered
         optional = parameter.default is not inspect.Parameter.empty

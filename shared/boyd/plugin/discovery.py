@@ -20,12 +20,14 @@ from typing import Any
 
 from boyd.errors import ConfigError, PluginError
 from boyd.models import PluginVersion, digest_of
+from boyd.plugin import decorators
 from boyd.plugin.plugin_base import Plugin
 from boyd.settings.validation import nearest, saying
 
 _BOYD = str(Path(__file__).resolve().parent.parent)
 #: Paths of code that plugin authors do not write.
 _FOREIGN = (f"{_BOYD}/", "<frozen", f"{Path(traceback.__file__).parent}/")
+_BARE_DECORATOR = re.compile(r"(\w+)\(\) takes 0 positional arguments but 1 was given")
 _CANNOT_IMPORT = re.compile(r"cannot import name '(\w+)' from '([\w.]+)'")
 
 
@@ -55,6 +57,9 @@ def _message(error: BaseException) -> str:
     text = " ".join(saying(error).split())
     if isinstance(error, NameError | ImportError) and text:
         return text
+    bare = _BARE_DECORATOR.fullmatch(text)
+    if bare and hasattr(decorators, bare[1]):
+        return f"write @{bare[1]}(), with parentheses"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
@@ -109,7 +114,8 @@ def find_plugin(name: str, folder: Path | None = None) -> type[Plugin]:
         raise PluginError(name, f"{file} has the id of an installed plugin: give it another")
     plugins: dict[str, Any] = {**_entry_points(), **in_files}
     if id not in plugins:
-        raise PluginError(name, f"not found{nearest(id, plugins)}")
+        nameless = _nameless(folder) if folder else ""
+        raise PluginError(name, f"not found{nearest(id, plugins)}{nameless}")
     kind = plugins[id]
     if isinstance(kind, EntryPoint):
         with naming_plugin(name, "cannot be imported"):
@@ -212,6 +218,17 @@ def _in_folder(folder: Path, mention: str = "") -> dict[str, type[Plugin]]:
     return plugins
 
 
+def _nameless(folder: Path) -> str:
+    """The plugin classes of a folder that nobody can name."""
+    parts = [
+        f"{value.__name__} of {path.name}"
+        for path in _files(folder)
+        for value in _classes(_load(path))
+        if not value.id
+    ]
+    return f"; without an id: {', '.join(parts)}" if parts else ""
+
+
 def _files(folder: Path) -> list[Path]:
     """The modules of a folder: hidden files are of editors and systems, such as `.#disk.py`."""
     return sorted(
@@ -230,9 +247,8 @@ def _in_file(path: Path) -> dict[str, type[Plugin]]:
     module = _load(path)
     # Another agent may have a file of the same name, and so another module.
     sys.modules[module.__name__] = module
-    classes = [value for value in vars(module).values() if _is_defined_in(value, module)]
     plugins: dict[str, type[Plugin]] = {}
-    for value in classes:
+    for value in _classes(module):
         _digests[value] = getattr(module.__loader__, "digest", None)
         id = value.id.replace("_", "-")
         if id and plugins.setdefault(id, value) is not value:
@@ -271,9 +287,12 @@ def _load(path: Path) -> ModuleType:
     return module
 
 
-def _is_defined_in(value: object, module: ModuleType) -> bool:
-    return (
-        isinstance(value, type)
+def _classes(module: ModuleType) -> list[type[Plugin]]:
+    """The plugin classes that a module defines."""
+    return [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type)
         and issubclass(value, Plugin)
         and value.__module__ == module.__name__
-    )
+    ]

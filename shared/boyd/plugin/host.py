@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import re
 from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ from boyd.plugin.plugin_base import Plugin
 
 _C = TypeVar("_C", bound=Component)
 
+_ID = re.compile(r"[\w.-]+")
 #: Methods of plugins that may be generators, because all that they return is read.
 _READ = frozenset({"misfits", "notification_recipients", "escalation_recipients", "playbooks"})
 
@@ -119,10 +121,11 @@ class PluginHost:
         return self._kinds[kind]
 
     def _register(self, plugin: Plugin) -> None:
-        if not plugin.id or ":" in plugin.id:
-            raise PluginError(
-                type(plugin).__name__, "its id must be set and must not contain a colon"
-            )
+        if not _ID.fullmatch(plugin.id):
+            rule = "its id must be set, of letters, digits, dots, dashes and underscores"
+            raise PluginError(type(plugin).__name__, f"{rule}, and is {plugin.id!r}")
+        if not hasattr(plugin, "options"):
+            raise PluginError(plugin.id, "its __init__ has to call super().__init__(**options)")
         if plugin.id in self.plugins:
             raise PluginError(plugin.id, "two plugins have this id; give one of them another")
         with naming_plugin(plugin.id, "cannot be loaded"):
@@ -137,6 +140,9 @@ class PluginHost:
             self._hooks[hook.name].append(hook)
 
     def _bound(self, plugin: Plugin, component: Component) -> Component:
+        if not isinstance(component, Component):
+            reason = f"its `components` list {component!r}, which is no component such as Observer"
+            raise PluginError(plugin.id, reason)
         queue = plugin.component_queue()
         if queue and isinstance(component, (Action, Endpoint, Observer, Tool)):
             everywhere = isinstance(component, Observer) and component.scope == "every_host"

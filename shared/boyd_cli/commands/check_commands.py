@@ -23,7 +23,8 @@ from boyd.health.checks import examine
 from boyd.health.finding import Finding, error, ok
 from boyd.health.reader import brokers_of, read_health
 from boyd.models import NO_OP, from_ms, utc_now
-from boyd.plugin import Action, Component, Observer, Procedure, Strategy
+from boyd.plugin import Action, Component, Endpoint, Observer, Plugin, Procedure, Strategy
+from boyd.plugin.discovery import naming_plugin
 from boyd.plugin.hooks import SPECIFICATIONS
 from boyd.sandbox import host_means
 from boyd.settings.permissions import PolicyRule, Window
@@ -104,8 +105,9 @@ def _check(reference: str, references_by_id: dict[str, str], show_all: bool) -> 
         if agent.id in references_by_id:
             raise ConfigError(f"{references_by_id[agent.id]} has the same id {agent.id!r}")
         for plugin in agent.host.plugins.values():
-            for misfit in plugin.misfits(agent.host.catalog):
-                raise ConfigError(f"{reference}: plugin {plugin.id}: {misfit}")
+            with naming_plugin(plugin.id, "its misfits cannot be told"):
+                for misfit in plugin.misfits(agent.host.catalog):
+                    raise ConfigError(f"{reference}: plugin {plugin.id}: {misfit}")
     except BoydError as error:
         text = str(error) if reference in str(error) else f"{reference}: {error}"
         output.note(f"failed: {output.one_line(text)}")
@@ -117,6 +119,7 @@ def _check(reference: str, references_by_id: dict[str, str], show_all: bool) -> 
     references_by_id[agent.id] = reference
     _show(agent, reference, show_all)
     for doubt in (
+        *_find_idle_plugins(agent),
         *_find_unknown_actions(agent),
         *_find_unknown_formats(agent),
         *agent.rules.problems(),
@@ -124,6 +127,15 @@ def _check(reference: str, references_by_id: dict[str, str], show_all: bool) -> 
     ):
         output.note(f"warning: {output.one_line(f'{reference}: {doubt}')}")
     return True
+
+
+def _find_idle_plugins(agent: Agent) -> Iterator[str]:
+    """Yield plugins of which nothing is ever called."""
+    for plugin in agent.host.plugins.values():
+        kind = type(plugin)
+        is_plain = kind.init is Plugin.init and kind.playbooks is Plugin.playbooks
+        if is_plain and not [*_components_and_hooks(agent, plugin.id)]:
+            yield f"plugin {plugin.id}: has no component and no hook: is a decorator missing?"
 
 
 def _find_unknown_formats(agent: Agent) -> Iterator[str]:
@@ -238,6 +250,7 @@ def _components_and_hooks(agent: Agent, plugin_id: str) -> Iterator[tuple[str, s
         "strategy": host.strategies,
         "action": host.actions,
         "tool": host.tools,
+        "endpoint": host.endpoints,
     }
     for kind, components in kinds.items():
         for component in components.values():
@@ -254,6 +267,8 @@ def _traits(agent: Agent, component: Component) -> Iterator[str]:
         yield from _observer_traits(component)
     if isinstance(component, Action):
         yield from _action_traits(agent, component)
+    if isinstance(component, Endpoint):
+        yield f"{component.method} {component.path}"
     if component.has("applicable_when"):
         yield "conditional"
     if not isinstance(component, Procedure):

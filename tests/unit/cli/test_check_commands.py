@@ -45,6 +45,34 @@ def checked(folder: Path, text: str, plugin: str = WEB) -> Result:
     return CliRunner().invoke(check, [str(file)])
 
 
+IDLE = """
+from boyd import Plugin
+
+
+class Idle(Plugin):
+    id = "idle"
+
+    def look(self):
+        return []
+"""
+
+
+def test_a_plugin_of_which_nothing_is_called_is_a_warning(tmp_path: Path) -> None:
+    done = checked(tmp_path, f'{FOLDER}[[plugins]]\nuse = "idle"\n', IDLE)
+
+    assert done.exit_code == 0
+    assert "plugin idle: has no component and no hook: is a decorator missing?" in done.stderr
+
+
+@pytest.mark.parametrize("body", ["return 5", "raise RuntimeError('boo')"])
+def test_misfits_that_fail_name_their_plugin(tmp_path: Path, body: str) -> None:
+    plugin = f"{WEB}\n    def misfits(self, catalog):\n        {body}\n"
+    done = checked(tmp_path, f'{FOLDER}[[plugins]]\nuse = "web"\n', plugin)
+
+    assert done.exit_code == 1
+    assert "plugin 'web': its misfits cannot be told: " in done.stderr
+
+
 def policy(pattern: str) -> str:
     rule = f'[[approvals.policies]]\nactions = ["{pattern}"]\nrequired = {{ min_approvals = 2 }}\n'
     return f'{FOLDER}{rule}[[plugins]]\nuse = "web"\n'

@@ -39,6 +39,21 @@ def test_a_missing_plugin_is_reported_with_the_files_that_failed_to_import(tmp_p
         find_plugin("nowhere-to-be-seen", tmp_path)
 
 
+def test_a_class_without_an_id_is_named_when_none_has_the_one_sought(tmp_path: Path) -> None:
+    (tmp_path / "disk.py").write_text(PLUGIN.format(id=""))
+
+    with pytest.raises(PluginError, match=r"not found; .*; without an id: \w+ of disk\.py$"):
+        find_plugin("disk", tmp_path)
+
+
+def test_a_decorator_needs_parentheses(tmp_path: Path) -> None:
+    text = 'from boyd import Plugin, observer\nclass Disk(Plugin):\n    id = "disk"\n'
+    (tmp_path / "disk.py").write_text(f"{text}    @observer\n    def usage(self): return []\n")
+
+    with pytest.raises(PluginError, match=r"disk\.py line 4: write @observer\(\), with parenth"):
+        find_plugin("disk", tmp_path)
+
+
 @pytest.mark.parametrize(
     "copy", ["disk_old.py", "disk.sync-conflict-20261120-101500.py", "disk (copy).py"]
 )

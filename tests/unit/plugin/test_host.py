@@ -67,8 +67,37 @@ def test_a_component_without_its_function_is_refused() -> None:
     assert "no function observe(ctx, shard)" in refused(plugin(Observer(name="o")))
 
 
-def test_a_plugin_without_an_id_is_refused() -> None:
-    assert "its id must be set" in refused(plugin(id=""))
+@pytest.mark.parametrize("id", ["", "p:q", "p q", "p/q", "p*", "p\n"])
+def test_a_plugin_without_a_usable_id_is_refused(id: str) -> None:
+    assert f"and is {id!r}" in refused(plugin(id=id))
+
+
+def test_a_method_without_self_is_refused_by_its_name() -> None:
+    class Selfless(Plugin):
+        id = "selfless"
+
+        @observer()
+        def usage() -> list[Observation]:
+            return []
+
+    assert "Selfless.usage takes no `self`" in refused(Selfless())
+
+
+def test_a_plugin_has_to_call_the_base_class() -> None:
+    class Own(Plugin):
+        id = "own"
+
+        def __init__(self) -> None:
+            """Forget the base class."""
+
+    assert "plugin 'own': its __init__ has to call super().__init__(**options)" in refused(Own())
+
+
+def test_components_of_another_kind_are_refused() -> None:
+    made = plugin()
+    made.components = [print]  # type: ignore[list-item]
+
+    assert "`components` list <built-in function print>, which is no component" in refused(made)
 
 
 def test_a_wrong_option_names_the_plugin_and_the_option() -> None:
