@@ -109,7 +109,7 @@ def _names(function: Callable[..., Any], offered: Sequence[str]) -> tuple[str, .
     except ValueError:
         if not inspect.ismethod(function):
             raise
-        raise ValueError(f"{function.__qualname__} takes no `self`: make it its first") from None
+        raise ValueError(f"{function.__qualname__} takes no `self`, its first parameter") from None
     for parameter in parameters:
         is_offered = parameter.kind in _NAMED and parameter.name in offered
         optional = parameter.default is not inspect.Parameter.empty
