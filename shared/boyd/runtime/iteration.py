@@ -61,7 +61,7 @@ from boyd.text import queues
 log = logging.getLogger("boyd.runtime")
 
 #: Fields of an iteration's record that decide needs; not its observations.
-_TO_DECIDE = ("iteration", "timeline", "runs", "situation", "problems", "blocks", "build")
+_TO_DECIDE = ("iteration", "timeline", "runs", "notDue", "situation", "problems", "blocks", "build")
 #: Fields that phases need; orient and complete need the whole record.
 _FIELDS: dict[Phase, tuple[str, ...]] = {
     "start": ("iteration", "timeline", "startedAt", "trigger"),

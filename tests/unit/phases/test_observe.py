@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from boyd import Agent, Observation
+from boyd import Agent, Decision, Observation
 from boyd.models import ObserverHealth
 from boyd.phases import observe, time_limit
 from boyd.phases.phase_context import PhaseContext
-from boyd.plugin import Context, Observer, Orienter
+from boyd.plugin import Action, Context, Observer, Orienter, Strategy
 from boyd.testing import Lab
 from harness import wait_until
 from kit import Recorder, agent, choice, chooses, fails, plugin, seen, sees
@@ -159,12 +159,20 @@ def test_an_iteration_tells_which_observers_were_not_due() -> None:
         told.append(set(ctx.not_due))
         return {"source": "p:mind", "findings": [], "confidence": 1.0}
 
+    def decide(ctx: Context) -> Decision:
+        told.append(set(ctx.not_due))
+        return choice()
+
+    def execute(ctx: Context) -> None:
+        told.append(set(ctx.not_due))
+
     slow, quick = sees("slow", seen(), interval=3600), sees("quick", seen())
     mind = Orienter(name="mind", orient=orient)
-    lab = Lab(agent(slow, quick, mind, mode="continuous", loop_interval=60))
+    parts = (mind, Strategy(name="s", decide=decide), Action(name="do", execute=execute))
+    lab = Lab(agent(slow, quick, *parts, mode="continuous", loop_interval=60))
     first, second = lab.run(), lab.run()
 
-    assert (first.not_due, told) == ([], [set(), {"p:slow"}])
+    assert (first.not_due, told) == ([], [set()] * 3 + [{"p:slow"}] * 3)
     [left_out] = second.not_due
     assert left_out.id == "p:slow"
     assert 3000 < (left_out.due_at - second.started_at).total_seconds() <= 3600
