@@ -73,7 +73,7 @@ def test_the_timeline_shows_the_faults_of_a_schedule() -> None:
         ),
         ("effect", 178596, [Fault("clock", "enter_phase", 10, -3952.87)]),
         ("effect", 1795772051955, [Fault("outage", "renew_job", each, 1.138) for each in (2, 3)]),
-        ("effect", 779862, [Fault("outage", "renew_lease", 4, 2.364)]),
+        ("effect", 779961, [Fault("outage", "renew_lease", 4, 2.364)]),
         (
             "procedure",
             1795789094057,
