@@ -71,7 +71,6 @@ def test_the_timeline_shows_the_faults_of_a_schedule() -> None:
                 Fault("clock", "leave_job", 1, -3408.07),
             ],
         ),
-        ("effect", 178596, [Fault("clock", "enter_phase", 10, -3952.87)]),
         ("effect", 1795772051955, [Fault("outage", "renew_job", each, 1.138) for each in (2, 3)]),
         ("effect", 779961, [Fault("outage", "renew_lease", 4, 2.364)]),
         (
@@ -94,7 +93,6 @@ def test_the_timeline_shows_the_faults_of_a_schedule() -> None:
         "and in one of a minute",
         "and in two",
         "a procedure ends after a step of the clock",
-        "an order waits for its turn after one",
         "leases hold over two outages",
         "and over one that is most of a lease",
         "a procedure that is given up says that its step was done",

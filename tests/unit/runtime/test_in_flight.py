@@ -17,6 +17,7 @@ from boyd.plugin import Action, Component
 from boyd.runtime.jobs.action_jobs import run_action
 from boyd.testing import Lab
 from kit import agent, choice, chooses, overdue, person, plugin
+from virtual_time import VirtualTime
 
 ANN, JANE = person("ann"), person("jane")
 ASKS = Autonomy(mode="approval-required")
@@ -316,6 +317,24 @@ def test_an_order_is_given_up_when_its_turn_does_not_come() -> None:
     assert result.error == (
         f"Not executed: {naming.short(first)} has not ended within 1 h; ask for it again"
     )
+    assert restart.begun == ["first"]
+
+
+def test_an_order_waits_for_its_turn_when_the_clock_of_redis_has_just_stepped_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = VirtualTime(monkeypatch)
+    restart = Restart(autonomy=Autonomy(), verify=lambda: None)
+    lab = restart.lab()
+    restart.idle = True
+    call(lab, "first")
+    lab.deliver()
+    lab.store.clock.read()
+    clock.now -= 2 * 3_600_000
+    second = call(lab, "second")
+    lab.deliver()
+
+    assert called(lab, second).result is None
     assert restart.begun == ["first"]
 
 
