@@ -93,7 +93,7 @@ class AgentSettings(PermissionSettings):
     name: str = ""
     mode: Mode = "manual"
     loop_interval: Duration = Field(default=60.0, ge=0.05)
-    loop_offset: Duration | None = None
+    loop_offset: Duration | None = Field(default=None, ge=0)
     run_at_start: bool = True
     schedule: list[CronExpression] = Field(default_factory=list)
     timezone: TimeZone = "UTC"
