@@ -7,16 +7,26 @@ what they would have observed.
 from __future__ import annotations
 
 import inspect
+import re
+import sys
+import sysconfig
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from types import CodeType, FunctionType
+from contextlib import suppress
+from enum import Enum
+from functools import cache, partial
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from boyd.models import digest_of
 from boyd.plugin import Observer, Plugin
 
+_LIBRARIES = tuple(
+    f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib", "purelib", "platlib")
+)
 #: Constants whose values are part of the code that names them.
 _CONSTANTS = (str, bytes, int, float, bool, tuple, frozenset, type(None))
+#: Likewise, where a name that is not local stands for them.
+_SHOWN = (*_CONSTANTS, dict, list, set, Enum, re.Pattern)
 
 
 def observer_digest(plugin: Plugin, observers: Sequence[Observer]) -> str | None:
@@ -56,8 +66,16 @@ def names_in(plugin: Plugin, function: Callable[..., Any] | None) -> frozenset[s
     return code.names
 
 
+@cache
+def is_own_code(module: str) -> bool:
+    """Report whether a module is the agent's own code, and neither Boyd's nor of a library."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    is_ours = module.startswith(("boyd", "__main__"))
+    return bool(file) and not is_ours and not str(file).startswith(_LIBRARIES)
+
+
 class _ObserverCode:
-    """The code of functions, and of those of the same package that they name.
+    """The code of functions, and of those of the agent's own code that they name.
 
     Neither names of locals nor lines, comments and docstrings count.
     """
@@ -68,6 +86,8 @@ class _ObserverCode:
         self._package = module.rpartition(".")[0] or module
         self._texts: set[str] = set()
         self._codes: set[CodeType] = set()
+        self._functions: set[FunctionType] = set()
+        self._classes: set[type] = set()
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(self._texts))
@@ -85,29 +105,52 @@ class _ObserverCode:
         if not isinstance(function, FunctionType) or not self._is_own(function.__module__):
             return
         code = function.__code__
-        if code in self._codes:
+        if function in self._functions:
             return
+        self._functions.add(function)
         self._codes.add(code)
         name = f"{function.__module__}.{function.__qualname__}"
-        self._texts.add(f"{name} {_text(code)} {_constant(function.__defaults__)}")
-        for used in _names(code):
-            self._add_value(f"{name} {used}", function.__globals__.get(used))
+        defaults = (function.__defaults__, *sorted((function.__kwdefaults__ or {}).items()))
+        self._texts.add(f"{name} {_text(code)} {_constant(defaults)}")
+        for variable, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+            with suppress(ValueError):  # it is empty
+                if variable != "__class__":  # of `super()`
+                    self._add_value(f"{name} {variable}", cell.cell_contents)
+        used_names = _names(code)
+        for used in used_names:
             self._add_value(f"{name} .{used}", getattr(type(self._plugin), used, None))
+            value = function.__globals__.get(used)
+            self._add_value(f"{name} {used}", value)
+            if isinstance(value, ModuleType) and self._is_own(value.__name__):
+                for other in used_names & vars(value).keys():
+                    self._add_value(f"{name} {used}.{other}", vars(value)[other])
 
     def _add_value(self, name: str, value: object) -> None:
         if isinstance(value, property) and value.fget:
             self.add(value.fget)
+        elif isinstance(value, staticmethod | classmethod):
+            self.add(value.__func__)
         elif isinstance(value, type) and self._is_own(value.__module__):
-            for member in vars(value).values():
-                if isinstance(member, FunctionType):
-                    self.add(member)
+            self._add_class(value)
+        elif isinstance(value, partial):
+            self.add(value)
+            self._texts.add(f"{name} {_constant(value.args)} {_constant(value.keywords)}")
         elif isinstance(value, FunctionType):
             self.add(value)
-        elif value is not None and isinstance(value, _CONSTANTS):
-            self._texts.add(f"{name} {_constant(value)}")
+        elif value is not None and isinstance(value, _SHOWN):
+            with suppress(RecursionError):  # it holds itself
+                self._texts.add(f"{name} {_constant(value)}")
+
+    def _add_class(self, kind: type) -> None:
+        if kind not in self._classes:
+            self._classes.add(kind)
+            name = f"{kind.__module__}.{kind.__qualname__}"
+            for key, member in vars(kind).items():
+                if not key.startswith("__") or isinstance(member, FunctionType):
+                    self._add_value(f"{name}.{key}", member)
 
     def _is_own(self, module: str) -> bool:
-        return f"{module}.".startswith(f"{self._package}.")
+        return f"{module}.".startswith(f"{self._package}.") or is_own_code(module)
 
 
 def _names(code: CodeType) -> set[str]:
@@ -129,8 +172,16 @@ def _constant(value: object) -> str:
     """A constant as a text that is equal in every process."""
     if isinstance(value, CodeType):
         return _text(value)
-    if isinstance(value, frozenset):
+    if isinstance(value, frozenset | set):
         return repr(sorted(map(_constant, value)))
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | list):
         return repr([*map(_constant, value)])
+    if isinstance(value, dict):
+        return repr(sorted(map(_constant, value.items())))
+    if isinstance(value, Enum):
+        return _constant(value.value)
+    if isinstance(value, re.Pattern):
+        return repr(value)
+    if isinstance(value, FunctionType):
+        return _text(value.__code__)
     return repr(value) if isinstance(value, _CONSTANTS) else type(value).__qualname__

@@ -10,7 +10,6 @@ import itertools
 import os
 import random
 import sys
-import sysconfig
 import warnings
 from array import array
 from collections import deque
@@ -18,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, MutableSequence, Seque
 from contextlib import suppress
 from contextvars import ContextVar
 from enum import Enum
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from operator import is_
 from pathlib import PurePath
 from queue import SimpleQueue
@@ -26,6 +25,7 @@ from threading import local
 from types import BuiltinFunctionType, CellType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any, Protocol
 
+from boyd.agent.observer_digests import is_own_code
 from boyd.plugin import Plugin
 
 #: The most values that are looked at; agents have far fewer.
@@ -36,10 +36,6 @@ _CONSTANT = (
 )
 #: Modules whose objects are not the plugins'.
 _FOREIGN = ("boyd.agent", "boyd.plugin", "boyd.replay", "threading", "_thread", "logging", "re")
-#: Folders of libraries, whose modules are not the agent's own.
-_LIBRARIES = tuple(
-    f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib", "purelib", "platlib")
-)
 #: The generator of the functions of `random`, which each fork seeds anew; a shadow watches it.
 _SHARED_GENERATOR = vars(random)["_inst"]
 _ITERATORS: tuple[type, ...] = (itertools.cycle, type(iter([])), type(iter(())), type(iter({})))
@@ -76,14 +72,6 @@ def _modules_of(plugin: Plugin) -> Iterator[str]:
     yield from (
         other for other in [*sys.modules] if folder and _folder_of(sys.modules[other]) == folder
     )
-
-
-@cache
-def _is_own(name: str) -> bool:
-    """Report whether a module is the agent's own code, and neither Boyd's nor of a library."""
-    file = getattr(sys.modules.get(name), "__file__", None)
-    is_ours = name.startswith(("boyd", "__main__"))
-    return bool(file) and not is_ours and not str(file).startswith(_LIBRARIES)
 
 
 def _folder_of(module: ModuleType) -> str:
@@ -205,7 +193,7 @@ class _Walk:
         kind = value if isinstance(value, type | FunctionType) else type(value)
         is_module = isinstance(value, ModuleType)
         name = _attribute(value, "__name__") if is_module else _attribute(kind, "__module__")
-        if isinstance(name, str) and _is_own(name):
+        if isinstance(name, str) and is_own_code(name):
             self._modules.add(name)
 
     def _is_foreign(self, value: Any) -> bool:

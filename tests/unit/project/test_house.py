@@ -100,6 +100,7 @@ LIBRARY = {
     "actions that a worker lacks, which are left to others": 39,
     "replay: lines of a bounded length, and chance that only others use": 38,
     "replay: what code of the agent beside its plugins keeps": 30,
+    "replay: constants of observers in tables, classes and helpers": 39,
     "harm that stands if no later check can tell": 13,
     "answers of plugins without end, slips that errors name, times that no clock can add": 73,
 }

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+import replay_kit
 from boyd import (
     Agent,
     Context,
@@ -22,6 +24,7 @@ from boyd import (
     orienter,
     strategy,
 )
+from boyd.agent import agent_from_file
 from boyd.models import Anomaly
 from boyd.models.tape import Course, ReplayedIteration
 from boyd.plugins.host_metrics import HostMetrics
@@ -32,6 +35,7 @@ from boyd.testing import Lab
 from boyd_connectors.prometheus import Prometheus
 from kit import Recorder
 from plugin_kit import site
+from replay_kit import AGENT, PLUGIN, write_agent
 
 #: The value of each iteration.
 VALUES = [10, 50, 70, 75, 72, 40, 90, 95, 20, 88, 87, 86, 10, 10, 66, 67, 68, 50]
@@ -245,3 +249,26 @@ def test_a_threshold_of_a_query_is_judged_on_recorded_values_in_a_closed_loop(ab
     assert [len(item.anomalies or ()) for item in judgements] == [
         len(item.anomalies) if item else None for item in really
     ]
+
+
+@pytest.mark.parametrize(
+    ("code", "factor"),
+    [
+        ("FACTORS = {'load': 13}", "FACTORS['load']"),
+        ("class Factors:\n    LOAD = 13", "Factors.LOAD"),
+        ("def factor(*, load=13):\n    return load", "factor()"),
+        ("def make(n):\n    return lambda: n\n\nfactor = make(13)", "factor()"),
+    ],
+)
+def test_observers_that_compute_with_another_constant_cannot_be_judged(
+    code: str, factor: str, tmp_path: Path
+) -> None:
+    plugin = PLUGIN.replace("number * 13 % 101", f"number * {factor} % 101")
+    plugin = plugin.replace("LIMIT = 60", f"{code}\n\nLIMIT = 60")
+    agent = agent_from_file(write_agent(tmp_path / "then", AGENT, plugin))
+    records = replay_kit.record(agent, 2)
+    same = write_agent(tmp_path / "same", AGENT, plugin)
+    other = write_agent(tmp_path / "other", AGENT, plugin.replace("13", "14"))
+
+    assert replay_kit.differing(replay_kit.judged(same, records)) == set()
+    assert replay_kit.differing(replay_kit.judged(other, records)) == {"cannot tell"}
