@@ -71,9 +71,7 @@ def read_lines(path: Path) -> Iterator[str]:
             while line := text.readline(MAX_LINE + 1):
                 number += 1
                 if len(line) > MAX_LINE:
-                    raise ConfigError(
-                        f"{path}: line {number}: it has more than {MAX_LINE} characters"
-                    )
+                    raise ConfigError(f"{path}: line {number}: more than {MAX_LINE} characters")
                 if "\0" in line:
                     raise ConfigError(f"{path}: line {number}: it has zero bytes")
                 yield line

@@ -880,8 +880,8 @@ def test_observations_recorded_elsewhere_show_what_would_be_done(tmp_path: Path)
         ("o.csv", f"timestamp,load\n{AT},1\n", "line 2: source: "),
         ("o.jsonl", "{}\n[]", "line 2: not an observation"),
         ("o.jsonl", "x", "line 1: not JSON"),
-        ("o.jsonl", f"{{}}\n{' ' * MAX_LINE}{{}}", "line 2: it has more than 1048576 characters"),
-        ("o.csv", "timestamp,source," * 70_000, "line 1: it has more than 1048576 characters"),
+        ("o.jsonl", f"{{}}\n{' ' * MAX_LINE}{{}}", "line 2: more than 1048576 characters"),
+        ("o.csv", "timestamp,source," * 70_000, "line 1: more than 1048576 characters"),
         ("o.jsonl", "{}\n\0{}", "line 2: it has zero bytes"),
         ("o.jsonl", json.dumps({"timestamp": "noon", "source": "a"}), "line 1: timestamp: "),
         (
