@@ -69,8 +69,8 @@ JsonObject = Annotated[dict[str, JsonValue], AfterValidator(_storable)]
 #: A whole number, however JSON writes it: 370.0 is one.
 Whole = Annotated[int, BeforeValidator(as_whole)]
 Timestamp = Annotated[AwareDatetime, Field(strict=False)]
-#: Seconds, a century at most: dates cannot be just anything. Fields say what the least is, as of two
-#: lower limits on one field only one would hold.
+#: Seconds, a century at most: dates cannot be just anything. Each field says what the least is: of
+#: two lower limits on one field only one would hold.
 Duration = Annotated[float, Field(le=36_525 * 86400.0)]
 
 SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error", "critical")
