@@ -440,7 +440,7 @@ def test_no_answer_about_health_changes_its_fields() -> None:
         Alive: ["status", "version"],
         Health: ["status", "timestamp"],
         Readiness: ["status", "missing"],
-        Finding: ["level", "subject", "what", "whatToDo"],
+        Finding: ["level", "subject", "what", "whatToDo", "since", "detail"],
     }
 
 

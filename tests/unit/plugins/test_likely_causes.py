@@ -22,7 +22,7 @@ from boyd.models import (
 )
 from boyd.models.base import Level
 from boyd.phases.phase_context import MAX_VALUE
-from boyd.plugin import Orienter, Strategy
+from boyd.plugin import Observer, Orienter, Strategy
 from boyd.plugins.likely_causes import LikelyCauses
 from boyd.plugins.likely_causes.calibration import LEAST_JUDGED, Calibration
 from boyd.plugins.likely_causes.episode import MAX_THINGS, FaultEpisode, Pick
@@ -477,9 +477,13 @@ def test_an_agent_that_has_proved_right_states_a_probability() -> None:
 def test_an_iteration_is_replayed_as_it_was(tmp_path: Path) -> None:
     unwell: list[str] = []
 
-    def judge_things() -> SituationAssessment:
+    def observe() -> list[Observation]:
+        return [seen(data={"unwell": [*unwell]})]
+
+    def judge_things(observations: list[Observation]) -> SituationAssessment:
+        names: Any = observations[0].data["unwell"]
         return SituationAssessment(
-            source="p:j", findings=["seen"], anomalies=[anomaly(name) for name in unwell]
+            source="p:j", findings=["seen"], anomalies=[anomaly(name) for name in names]
         )
 
     def decide(situation: Situation) -> Decision:
@@ -491,6 +495,7 @@ def test_an_iteration_is_replayed_as_it_was(tmp_path: Path) -> None:
         )
 
     own = plugin(
+        Observer(name="o", observe=observe),
         Orienter(name="j", orient=judge_things),
         Strategy(name="s", decide=decide),
         Recorder().action(),
@@ -500,12 +505,11 @@ def test_an_iteration_is_replayed_as_it_was(tmp_path: Path) -> None:
     records = []
     for things in ([], ["db"], ["db", "shop"], ["db", "shop", "cart"], []):
         unwell[:] = things
-        records.append((things, LoopResult.from_json(lab.run().to_json())))
+        records.append(LoopResult.from_json(lab.run().to_json()))
 
     shadow = Shadow(agent)
     decided = []
-    for things, record in records:
-        unwell[:] = things
+    for record in records:
         assert judge(shadow, record).differences == []
         decided.append(record.decision.params.get("name") if record.decision else None)
     assert decided == [None, None, "db", "db", "db"]
