@@ -208,7 +208,8 @@ def _show_decision(result: models.LoopResult, decision: models.Decision) -> None
         ("rationale", decision.rationale),
         ("confidence", f"{decision.confidence:.2f}"),
         *iteration_view.record_rows(result),
-        ("risk", decision.risk),
+        # A strategy that says nothing of the risk leaves it low, whatever that of the action is.
+        ("risk", "" if decision.risk == "low" else decision.risk),
         ("approval", "required" if decision.requires_approval else ""),
         ("impact", decision.estimated_impact or ""),
         ("alternatives", alternatives),
