@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 LIMIT = 12_000
 
 _INTRO = """\
-Playbooks written by the operators of these systems for similar situations. They may not apply:
-verify their statements before you rely on them."""
+Playbooks for similar situations: written by the operators of these systems, or recorded from past
+incidents, in the words of what was observed. They may not apply: verify their statements before
+you rely on them."""
 
 
 class PlaybookReader(Plugin):
