@@ -14,14 +14,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from enum import Enum
 from functools import cache, partial
+from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from boyd.models import digest_of
 from boyd.plugin import Observer, Plugin
 
-_LIBRARIES = tuple(
-    f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib", "purelib", "platlib")
+#: Folders of libraries and of Boyd. A package of a user may well be named `boyd_disk_watch`.
+_LIBRARIES = (
+    *(f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+    f"{Path(__file__).parents[2]}/",
 )
 #: Constants whose values are part of the code that names them.
 _CONSTANTS = (str, bytes, int, float, bool, tuple, frozenset, type(None))
@@ -70,8 +73,7 @@ def names_in(plugin: Plugin, function: Callable[..., Any] | None) -> frozenset[s
 def is_own_code(module: str) -> bool:
     """Report whether a module is the agent's own code, and neither Boyd's nor of a library."""
     file = getattr(sys.modules.get(module), "__file__", None)
-    is_ours = module.startswith(("boyd", "__main__"))
-    return bool(file) and not is_ours and not str(file).startswith(_LIBRARIES)
+    return bool(file) and module != "__main__" and not str(file).startswith(_LIBRARIES)
 
 
 class _ObserverCode:

@@ -213,15 +213,16 @@ def test_chance_that_only_others_use_makes_no_iteration_untellable(tmp_path: Pat
     assert [item.differences for item in judgements] == [[], [], []]
 
 
+@pytest.mark.parametrize("package", ["tallies", "boyd_tallies"])
 def test_an_iteration_in_which_own_code_beside_a_plugin_keeps_something_cannot_be_judged(
-    tmp_path: Path,
+    tmp_path: Path, package: str
 ) -> None:
     records = record(agent_from_file(write_agent(tmp_path / "then")), 3)
-    plugin = PLUGIN.replace("LIMIT = 60", "from tallies.tally import add\n\nLIMIT = 60")
+    plugin = PLUGIN.replace("LIMIT = 60", f"from {package}.tally import add\n\nLIMIT = 60")
     plugin = plugin.replace("at = ctx.now()", "at = ctx.now(); add()")
     path = write_agent(tmp_path / "now", AGENT, plugin)
-    (tmp_path / "tallies").mkdir()
-    (tmp_path / "tallies" / "tally.py").write_text(
+    (tmp_path / package).mkdir()
+    (tmp_path / package / "tally.py").write_text(
         "SEEN = {'times': 0}\ndef add():\n    SEEN['times'] += 1\n"
     )
     task = ShadowTask(agent=str(path), paths=[*sys.path, str(tmp_path)])
@@ -231,7 +232,7 @@ def test_an_iteration_in_which_own_code_beside_a_plugin_keeps_something_cannot_b
         judgements = [item for portion in pool.judge(file.portions()) for item in portion]
 
     assert [item.differences for item in judgements] == [["cannot tell"]] * 3
-    assert "tallies.tally.SEEN.times changes" in str(judgements[0].why)
+    assert f"{package}.tally.SEEN.times changes" in str(judgements[0].why)
 
 
 #: A plugin that counts beside the state, where nothing of Python tells it.
