@@ -163,7 +163,7 @@ class IterationSteps:
         return self._run_under_lease(entry, self._works[entry.phase])
 
     def _successor(self, queue: str) -> str:
-        """The name under which this worker enters the next step of *queue*; empty: it does not."""
+        """Name the attempt of this worker at the next step; empty leaves that to *queue*."""
         return self._engine.attempt_name() if self._settings.may_take(queue) else ""
 
     def _run_under_lease(self, entry: PhaseEntry, work: Work) -> NextStep | None:

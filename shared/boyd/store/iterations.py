@@ -39,7 +39,7 @@ from boyd.store.iteration_record import (
 from boyd.store.keys import Keys
 from boyd.store.phase_entries import BatchEntry, PhaseEnd, PhaseEntry, read_entry
 from boyd.store.server.connection import Client, pairs, translate_errors
-from boyd.store.server.scripts import KeyedScripts, flat, milliseconds
+from boyd.store.server.scripts import KeyedScripts, ScriptCall, flat, milliseconds
 from boyd.store.timing import Timing
 
 #: The fields of an open anomaly as scripts take and keep them; the time of its beginning follows.
@@ -95,8 +95,7 @@ class Iterations:
         self._scripts = scripts
         self._keys = keys
         self._add_record = methodcaller("hgetall", keys.iteration)
-        self._attempts = timing.attempts
-        self._queue_timeout = timing.queue_timeout_ms
+        self._timing = timing
         self._resend_after = timing.resend_after_ms
         self._lease = timing.lease_ms
 
@@ -151,14 +150,12 @@ class Iterations:
             phase=entry.phase,
             following=following,
             queue=queue,
-            wait=self._wait(successor),
+            wait=self._timing.wait_ms(successor),
             successor=successor,
             fields=flat(fields),
         )
-        if successor and following == "complete":  # which needs the whole record
-            reply, [record] = self._scripts.run_and_read(call, self._add_record)
-            whole = read_entry(reply, record, entry.iteration, entry.epoch, following, successor)
-            return PhaseEnd(whole) if whole else None
+        if successor and following == "complete":
+            return self._hand_over_whole(call, entry, following, successor)
         return _hand_over(self._scripts.run_call(call), entry, following, successor, fields)
 
     def put_back(self, entry: PhaseEntry, seconds: float) -> bool:
@@ -182,16 +179,14 @@ class Iterations:
         call = self._scripts.call(
             "leave_start",
             **_fence(entry),
-            wait=self._wait(successor),
+            wait=self._timing.wait_ms(successor),
             successor=successor,
             ran=list(dict.fromkeys(observers)),
             batches=batches,
             fields=flat({"observers": json.dumps(list(observers)), **fields}),
         )
         if successor and not batches:
-            reply, [record] = self._scripts.run_and_read(call, self._add_record)
-            whole = read_entry(reply, record, entry.iteration, entry.epoch, "orient", successor)
-            return PhaseEnd(whole) if whole else None
+            return self._hand_over_whole(call, entry, "orient", successor)
         reply = self._scripts.run_call(call)
         if reply[0] != "ok":
             return None
@@ -221,7 +216,7 @@ class Iterations:
         reply = self._scripts.run(
             "leave_orient",
             **_fence(entry),
-            wait=self._wait(successor),
+            wait=self._timing.wait_ms(successor),
             successor=successor,
             health=flat({name: value.to_json() for name, value in health.items()}),
             sight=_sight(situation, absent),
@@ -293,8 +288,8 @@ class Iterations:
         reply = self._scripts.run(
             "retry_phase",
             resend_after=self._resend_after,
-            max_attempts=self._attempts,
-            queue_timeout=self._queue_timeout,
+            max_attempts=self._timing.attempts,
+            queue_timeout=self._timing.queue_timeout_ms,
             score=proof,
         )
         if reply[0] == "none":
@@ -363,9 +358,13 @@ class Iterations:
             ended=(int(rest[0]), int(rest[1])) if outcome == "ended" else None,
         )
 
-    def _wait(self, successor: str) -> int:
-        """Milliseconds until what a successor has entered, or a message announces, is overdue."""
-        return self._lease if successor else self._resend_after
+    def _hand_over_whole(
+        self, call: ScriptCall, entry: PhaseEntry, following: Phase, successor: str
+    ) -> PhaseEnd | None:
+        """Leave a phase for one that needs the whole record, and read it."""
+        reply, [record] = self._scripts.run_and_read(call, self._add_record)
+        whole = read_entry(reply, record, entry.iteration, entry.epoch, following, successor)
+        return PhaseEnd(whole) if whole else None
 
     def current(self) -> Record | None:
         """The record of the iteration in flight; None when the agent is idle."""

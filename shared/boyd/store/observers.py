@@ -36,6 +36,7 @@ class Observers:
         self._client = client
         self._scripts = scripts
         self._keys = keys
+        self._timing = timing
         self._resend_after = timing.resend_after_ms
         self._lease = timing.lease_ms
 
@@ -80,7 +81,7 @@ class Observers:
             number=entry.batch,
             attempt=entry.attempt,
             worker=entry.worker,
-            wait=self._lease if successor else self._resend_after,
+            wait=self._timing.wait_ms(successor),
             successor=successor,
             given_up=False,
             fields=flat(fields),

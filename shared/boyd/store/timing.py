@@ -81,3 +81,7 @@ class Timing:
     def queue_timeout_ms(self) -> int:
         """The time for which work waits for a worker."""
         return milliseconds(self.queue_timeout)
+
+    def wait_ms(self, successor: str) -> int:
+        """The time after which the next step is overdue: of a *successor*, or of a message."""
+        return self.lease_ms if successor else self.resend_after_ms

@@ -17,12 +17,12 @@ local function move_on(phase, following, wait, queue, have, fields, successor)
   for _, value in ipairs(changes) do
     fields[#fields + 1] = value
   end
-  -- First, as the caller need not have read this key: if it is of another kind, nothing is changed.
-  redis.call('ZADD', due, now + wait, 'phase')
   if entered then
     fields[#fields + 1] = 'entered'
     fields[#fields + 1] = successor
   end
+  -- First, as the caller need not have read this key: if it is of another kind, nothing is changed.
+  redis.call('ZADD', due, now + wait, 'phase')
   store(iteration, fields)
   if have[4] and not entered then
     redis.call('HDEL', iteration, 'entered')
