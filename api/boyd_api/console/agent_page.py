@@ -191,7 +191,7 @@ def _current_result(page: PageRequest, record: Record) -> Part[LoopResult]:
 
 
 def _procedures(page: PageRequest) -> list[ReadProcedure]:
-    """The latest procedures, and those that are stopped."""
+    """List the latest procedures, then the stopped ones that are older."""
     procedures = page.ctx.agent.store.procedures
     by_id = {it.id: it for it in procedures.list_stopped(_PROCEDURES)}
     records = ({it.id: it for it in procedures.all(_PROCEDURES)} | by_id).values()

@@ -100,7 +100,7 @@ def _signs_of_items(signs: list[VitalSign], listing: InboxList) -> list[VitalSig
 
 
 def _stop_notices(page: PageRequest, signs: list[VitalSign], view: InboxFilter) -> list[StopNotice]:
-    """The stopped procedures that wait for the reader or, in that tab, for others."""
+    """Describe by agent the stops that the reader may end, or in the tab `others` may not."""
     notices = []
     for sign in signs:
         if sign.has_stops and view.agent in ("", sign.agent_id):

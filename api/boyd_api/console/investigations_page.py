@@ -172,9 +172,9 @@ def _common(text: str, other: str) -> int:
 
 
 def work_began(investigation: Investigation, began: datetime | None = None) -> datetime:
-    """The time that is as long ago as the investigation has worked, over all questions.
+    """Shift the time of the last question back by the work on earlier ones.
 
-    *began*: when the last question was asked, if known.
+    What counts on from there shows the work on all. *began*: the time of the question, if known.
     """
     counters = investigation.counters
     since = began or (investigation.updated_at if counters.seconds else investigation.created_at)

@@ -328,7 +328,7 @@ def cancel_refusal(ctx: RequestContext, record: ProcedureRecord) -> str:
 
 
 def resume_refusal(ctx: RequestContext, record: ProcedureRecord) -> str:
-    """The same for resuming it, which a program may not where only people may approve it."""
+    """Say why the caller may not resume it: a right is missing, or only people may; or empty."""
     if refusal := cancel_refusal(ctx, record):
         return refusal
     step = record.steps[record.at].action if record.at < len(record.steps) else None

@@ -111,7 +111,7 @@ class ChangeCalendar:
 
 
 def events_at(calendar: Any, at: datetime, zone: ZoneInfo) -> list[Any]:
-    """The events that are in progress at a time; event times without a zone are in *zone*."""
+    """List the events in progress at a time; *zone* is that of event times without one."""
     local = at.astimezone(zone)
     # The library compares wall clocks, which show some times twice and others never.
     around = calendar.between(local - _CHANGE, local + _CHANGE)

@@ -219,7 +219,7 @@ def _in_folder(folder: Path, mention: str = "") -> dict[str, type[Plugin]]:
 
 
 def _nameless(folder: Path) -> str:
-    """The plugin classes of a folder that nobody can name."""
+    """Name the plugin classes of a folder that have no id; empty if all have one."""
     parts = [
         f"{value.__name__} of {path.name}"
         for path in _files(folder)
@@ -288,7 +288,7 @@ def _load(path: Path) -> ModuleType:
 
 
 def _classes(module: ModuleType) -> list[type[Plugin]]:
-    """The plugin classes that a module defines."""
+    """List the plugin classes of a module, without those that it imports."""
     return [
         value
         for value in vars(module).values()

@@ -58,8 +58,6 @@ class Later:
 MAX_HANDOVERS = 4
 #: The field of the job with its handovers since it last got on: each a line of queue and worker.
 _HANDOVERS = "executionHandovers"
-
-
 #: How often a job may be put back for a worker whose plugins have its action, and the seconds
 #: between. In a large deployment most workers may be older ones.
 MAX_SEARCHES, _SEARCH = 60, 1.0
