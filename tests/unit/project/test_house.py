@@ -57,7 +57,7 @@ KERNEL = {
     "an approved procedure, which has not succeeded when it has been started": 13,
     "defaults that are approved as they are shown": 26,
     "jobs that workers only hand over to each other": 33,
-    "a worker that enters the next phase as it leaves the last": 119,
+    "a worker that enters the next phase as it leaves the last": 120,
     "actions that a worker lacks, which are left to others": 39,
     "harm that stands if no later check can tell": 9,
     "answers of plugins without end, and slips that errors name": 48,
