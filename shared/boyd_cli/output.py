@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 #: Spaces between two columns.
 GAP = 2
+#: The widest cell that others are padded to in a pipe; a longer one shifts the rest of its row.
+_ALIGNED = 40
 #: The least width of sentences and names; below it columns are omitted.
 _TEXT = 20
 _NAME = 12
@@ -353,6 +355,7 @@ def print_table(
     """Print a table: fitted to a terminal, or as plain uncut columns.
 
     A column given by name alone is never cut.
+    In a pipe one long cell widens its own row only.
     """
     if is_terminal():
         from rich.padding import Padding
@@ -362,7 +365,8 @@ def print_table(
         return
     header = [column.name.upper() for column in _columns(columns)]
     lines = [header, *([one_line(cell) for cell in row] for row in rows)]
-    wide = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    lengths = [map(len, column) for column in zip(*lines, strict=True)]
+    wide = [max((n for n in column if n <= _ALIGNED), default=0) for column in lengths]
     for line in lines:
         cells = (f"{cell:<{width}}" for cell, width in zip(line, wide, strict=True))
         say(f"{'':{indent}}{'  '.join(cells)}".rstrip())

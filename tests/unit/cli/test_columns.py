@@ -236,6 +236,16 @@ def test_an_id_stays_whole_where_there_is_room_for_little_else() -> None:
     assert max(map(len, lines)) <= 20
 
 
+def test_in_a_pipe_a_long_text_is_whole_but_widens_its_own_row_only(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    output.print_table(["id", "why", "by"], [["1", WHY, "ann"], ["2", "the disk is full", "bo"]])
+    head, long, short = capsys.readouterr().out.splitlines()
+    assert long == f"1   {WHY.strip()}  ann"
+    assert short == "2   the disk is full  bo"
+    assert head.index("BY") == short.index("bo")
+
+
 def test_times_in_columns_are_short() -> None:
     told = [output.short_seconds(number) for number in (1.9, 119, 120, 3540, 7199, 7200, 172800)]
     assert told == ["1 s", "119 s", "2 min", "59 min", "119 min", "2 h", "2 d"]
