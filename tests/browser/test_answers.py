@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import requests
 
+from boyd.models import ActionResult
 from browser_kit import PHONE, Console, open_again
 from harness import wait_until
 
@@ -129,6 +130,39 @@ def test_a_note_being_typed_survives_updates_of_the_page(console: Console) -> No
         console.deployment.resolver("desk").answer(one, "withdrawn", _actor())
 
 
+def test_a_change_holds_the_button_and_says_so_beside_it(console: Console) -> None:
+    id = console.waiting("previewed")
+    _preview(console, id, "one line")
+    with console.person() as context:
+        [page] = context.pages
+        page.goto(f"{console.page_of(id)}?answer=approve")
+        button = page.locator("button.primary.approve:focus")
+        button.wait_for()
+        _preview(console, id, "two lines")
+        page.get_by_role("status").get_by_text("The button works in a moment").wait_for()
+        page.keyboard.press("Enter")
+        # A reading of the page meanwhile does not give the button back.
+        page.evaluate("htmx.trigger(document.getElementById('page'), 'boyd:refresh')")
+        page.get_by_role("status").get_by_text("The button works again").wait_for()
+        button.wait_for()
+        assert console.item(id).status == "pending"
+        page.keyboard.press("Enter")
+        page.get_by_text("Execution: succeeded").wait_for()
+
+
+def test_the_end_of_a_hold_takes_nobody_away_from_a_note(console: Console) -> None:
+    id = console.waiting("noted")
+    _preview(console, id, "one line")
+    with console.person() as context:
+        [page] = context.pages
+        page.goto(f"{console.page_of(id)}?answer=approve")
+        page.get_by_label(re.compile("Note")).focus()
+        _preview(console, id, "two lines")
+        page.get_by_role("status").get_by_text("The button works again").wait_for()
+        assert page.evaluate("document.activeElement.name") == "note"
+    console.deployment.resolver("desk").answer(id, "withdrawn", _actor())
+
+
 def test_the_truth_is_shown_after_the_api_died_in_the_middle_of_a_click(console: Console) -> None:
     with console.person() as context:
         [page] = context.pages
@@ -216,3 +250,8 @@ def _actor() -> Any:
     from boyd.models import Actor
 
     return Actor(principal="tests")
+
+
+def _preview(console: Console, id: str, output: str) -> None:
+    result = ActionResult(action="desk:write", success=True, output=output, duration=0)
+    assert console.deployment.agent("desk").approvals.refresh(id, result)

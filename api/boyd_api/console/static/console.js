@@ -123,16 +123,33 @@
   const HOLD = 1500; // ms
   const version = () => document.querySelector(".confirm input[name=version]")?.value;
   let versionBefore;
+  let heldUntil = 0;
   document.addEventListener("htmx:before:swap", () => (versionBefore = version()));
   document.addEventListener("htmx:after:swap", () => {
-    if (!versionBefore || !version() || version() === versionBefore) return;
-    const button = document.querySelector(".confirm button.primary");
-    button.disabled = true;
-    setTimeout(() => {
-      button.disabled = false;
-      button.focus();
-    }, HOLD);
+    if (!version()) return;
+    if (versionBefore && version() !== versionBefore) {
+      heldUntil = Date.now() + HOLD;
+      setTimeout(release, HOLD);
+    }
+    if (Date.now() < heldUntil) hold();
   });
+
+  const confirmButton = () => document.querySelector(".confirm button.primary");
+  const sayHeld = (text) => (document.getElementById("held").textContent = text);
+
+  // Also after each reading meanwhile, which shows the button as the server has it.
+  function hold() {
+    confirmButton().disabled = true;
+    sayHeld("This has just changed: look at it again. The button works in a moment.");
+  }
+
+  function release() {
+    const button = confirmButton();
+    if (!button?.disabled || Date.now() < heldUntil) return;
+    button.disabled = false;
+    sayHeld("This has just changed. The button works again.");
+    if (document.activeElement === document.body) button.focus(); // not away from a note
+  }
 
   document.addEventListener("visibilitychange", () => {
     // While nobody is signed in, reading would lead away from what is shown.
