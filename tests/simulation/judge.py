@@ -13,7 +13,7 @@ from typing import Any
 from boyd import naming
 from boyd.messaging.celery_app import JOB
 from boyd.models import ActionResult, ProcedureRecord
-from simulation.scenarios import OBSERVERS, STEPS, TICKS
+from simulation.scenarios import STEPS, TICKS
 from simulation.world import BEGIN, OF_MESSAGES, OF_PROCESSES, Answer, Effect, World
 
 #: Seconds within which an action whose only worker has crashed is reported: those that
@@ -238,7 +238,7 @@ class Judge:
 
     def _observers(self) -> Iterator[str]:
         """An iteration says of each observer what it saw or why not, until it has once failed."""
-        left = set(OBSERVERS)
+        left = set(self.world.agent.host.observers)
         for iteration, answer in self._answers["observers"]:
             failed, told = answer.value
             left -= set(failed)  # from now on it may be left alone for a while

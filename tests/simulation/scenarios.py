@@ -55,8 +55,6 @@ EFFECTS: tuple[EffectName, ...] = ("effective", "worse")
 #: Seconds of a slot in which beats start one iteration.
 INTERVAL = 2.0
 TICKS = Ticks.of("sim", INTERVAL)
-#: The observers that each of those iterations has.
-OBSERVERS = ("ticking:first", "ticking:second")
 #: The steps of the procedure, in order.
 STEPS = ("drain", "renew", "fill")
 
@@ -222,6 +220,18 @@ class Ticking(Plugin):
         """Observe something else."""
         OUTSIDE.call(f"second observer of {ctx.iteration}")
         return [Observation(source="b", type="state", data={})]
+
+
+class Glancing(Plugin):
+    """Observes one thing, whose batch is also the last one, and does nothing."""
+
+    id = "glancing"
+
+    @observer()
+    def only(self, ctx: Context) -> list[Observation]:
+        """Observe something."""
+        OUTSIDE.call(f"only observer of {ctx.iteration}")
+        return [Observation(source="c", type="state", data={})]
 
 
 @dataclass(frozen=True)
@@ -632,7 +642,11 @@ def _cancel_procedure(client: Client) -> None:
 
 @cache
 def _ticking_agents() -> tuple[Agent, ...]:
-    return (Agent("sim", mode="continuous", loop_interval=INTERVAL, plugins=[Ticking()]),)
+    plugins = (Ticking(), Ticking(), Glancing())
+    return tuple(
+        Agent("sim", mode="continuous", loop_interval=INTERVAL, plugins=[plugin])
+        for plugin in plugins
+    )
 
 
 def _slot_clients(world: World, agent: Agent) -> None:
