@@ -53,11 +53,8 @@ class _Event:
         self._flag = False
 
     def wait(self, timeout: float | None = None) -> bool:
-        if not self._flag and timeout is None:
-            self._world.block(self._waiters)
-        elif not self._flag:
-            assert timeout is not None
-            self._world.sleep(timeout)
+        if not self._flag:
+            self._world.block(self._waiters, timeout)
         return self._flag
 
 
@@ -67,9 +64,19 @@ class _Thread:
     def __init__(self, world: World, target: Callable[[], None], **_: Any) -> None:
         self._world = world
         self._target = target
+        self._ended = _Event(world)
+        self.ident: int | None = None
 
     def start(self) -> None:
-        self._world.spawn(self._target)
+        self.ident = 1
+        self._world.spawn(self._run)
+
+    def _run(self) -> None:
+        self._target()
+        self._ended.set()
+
+    def join(self, timeout: float) -> None:
+        self._ended.wait(timeout)
 
 
 class SimulatedDispatcher:
@@ -118,7 +125,9 @@ def start_worker(world: World, consumes: Sequence[str], process: Process) -> Non
     host.prepare()
     app = _Tasks()
     worker.register(app, host.engines)
-    maintenance.Maintenance(host).start()
+    work = maintenance.Maintenance(host)
+    work.start()
+    process.drain = partial(_drain, world, process, host, work)
     names = frozenset(
         queues.full_name(queue, agent_id) for agent_id in host.agents for queue in host.queues
     )
@@ -129,8 +138,7 @@ def start_worker(world: World, consumes: Sequence[str], process: Process) -> Non
 def _consume(
     world: World, functions: dict[str, Callable[..., None]], names: frozenset[str]
 ) -> None:
-    while True:
-        message = world.receive(names)
+    while (message := world.receive(names)) is not None:
         try:
             functions[message.name](*message.args)
         except Ignore:
@@ -142,11 +150,23 @@ def _consume(
             world.send(message.then)
 
 
+def _drain(
+    world: World, process: Process, host: agent_host.AgentHost, work: maintenance.Maintenance
+) -> None:
+    """End as `boyd worker` and `boyd beat` do on SIGTERM."""
+    host.is_draining = True
+    while not world.is_idle(process):
+        world.sleep(0.1)
+    work.stop()
+
+
 def start_beat(world: World, process: Process) -> None:
     """Run what `boyd beat` runs, with a task for each entry of its schedule."""
     host = agent_host.AgentHost(_settings(process), "beat")
     host.prepare()
-    maintenance.Maintenance(host).start()
+    work = maintenance.Maintenance(host)
+    work.start()
+    process.drain = partial(_drain, world, process, host, work)
     scheduler = beat.SlotScheduler(host.app, lazy=True)
     for entry in beat._schedule(host).values():
         world.spawn(partial(_tick, world, scheduler, entry))

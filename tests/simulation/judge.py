@@ -14,7 +14,7 @@ from boyd import naming
 from boyd.messaging.celery_app import JOB
 from boyd.models import ActionResult, ProcedureRecord
 from simulation.scenarios import STEPS, TICKS
-from simulation.world import BEGIN, OF_MESSAGES, OF_PROCESSES, Answer, Effect, World
+from simulation.world import BEGIN, HARMLESS, OF_PROCESSES, Answer, Effect, World
 
 #: Seconds within which an action whose only worker has crashed is reported: those that
 #: docs/protocol.md derives, and those until the client asks again and the iteration is completed.
@@ -67,11 +67,11 @@ class Judge:
         for execution, times in self._begins.items():
             if times > 1:
                 yield f"{execution} was executed {times} times"
-        if self._kinds <= OF_MESSAGES:
+        if self._kinds <= HARMLESS:
             calls = Counter(e.execution for e in self.world.effects if e.kind == "call")
             for call, times in calls.items():
                 if times > 1:
-                    yield f"{call} was called {times} times because of a message"
+                    yield f"{call} was called {times} times, although no process was lost"
 
     def _results(self) -> Iterator[str]:
         """Results have to agree with the effects."""

@@ -42,7 +42,8 @@ _Way = tuple[FaultKind, Sequence[tuple[float, float]]]
 #: How faults come: to functions of plugins, to messages, and to commands. Of the copies of a
 #: message some come at the same time.
 AT_EFFECTS: tuple[_Way, ...] = (
-    *(("crash before", SOON), ("crash before", LATE), ("pause", SHORT), ("pause", LONG)),
+    *(("crash before", SOON), ("crash before", LATE), ("terminate", SOON), ("terminate", LATE)),
+    *(("pause", SHORT), ("pause", LONG)),
     *(("cut off", SHORT), ("cut off", LONG), ("outage", OUTAGES), ("clock", STEPS_OF_CLOCK)),
 )
 AT_MESSAGES: tuple[_Way, ...] = (

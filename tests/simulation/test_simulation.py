@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -54,6 +56,21 @@ def test_the_timeline_shows_the_faults_of_a_schedule() -> None:
 
     assert outcome.violations == ()
     assert [line for line in outcome.timeline if f"*** {crash}" in line]
+
+
+def test_a_worker_drains_before_it_ends_and_its_work_is_reported() -> None:
+    outcome = run(SCENARIOS["effect"], 0, [Fault("terminate", "begin", 1, 1.0)])
+    at = partial(_line_of, outcome.timeline, "worker-1")
+
+    assert outcome.violations == ()
+    assert at("*** terminate") < at("!!! end") < at("finish_execution") < at("has drained")
+    assert at("has drained") < at("starts", life=2)
+
+
+def _line_of(timeline: Sequence[str], process: str, text: str, life: int = 1) -> int:
+    """The number of the first line about that life of a process with *text*."""
+    lines = (i for i, line in enumerate(timeline) if f"{process}.{life} " in line and text in line)
+    return next(lines)
 
 
 @pytest.mark.parametrize(

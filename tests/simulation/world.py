@@ -34,6 +34,7 @@ LONGEST = 15.0
 FaultKind = Literal[
     "crash before",
     "crash after",
+    "terminate",
     "pause",
     "cut off",
     "outage",
@@ -50,6 +51,8 @@ OF_PROCESSES: frozenset[FaultKind] = frozenset(
     {"crash before", "crash after", "pause", "cut off", "stall"}
 )
 OF_MESSAGES: frozenset[FaultKind] = frozenset({"drop", "repeat", "delay"})
+#: Faults after which no function of a plugin is called again for the same work.
+HARMLESS = OF_MESSAGES | {"terminate"}
 
 
 @dataclass(frozen=True)
@@ -59,8 +62,9 @@ class Fault:
     Attributes:
         point: the name of the script, command or task, or the kind of an `Effect`.
         number: counts how often anybody has come to that point, from 1.
-        seconds: of a pause, stall, delay or outage, or until a crashed process starts again; or by
-            which the clock of Redis steps ahead, or back if they are negative.
+        seconds: of a pause, stall, delay or outage, or until a process that has crashed, or that
+            drained and ended, starts again; or by which the clock of Redis steps ahead, or back if
+            they are negative.
     """
 
     kind: FaultKind
@@ -83,14 +87,17 @@ class Process:
     Attributes:
         start: run in its first task, also after a restart.
         mortal: whether it can crash and stand still.
+        drain: run in a task of its own on SIGTERM; the process ends with it.
     """
 
     name: str
     start: Callable[[Process], None]
     mortal: bool = True
+    drain: Callable[[], None] | None = None
     life: int = 1
     pid: int = 0
     dead: bool = False
+    draining: bool = False
     paused_until: float = 0.0
     cut_off_until: float = 0.0
 
@@ -231,9 +238,18 @@ class World:
         self._after(seconds, lambda: self._wake(task))
         self._switch()
 
-    def block(self, waiters: list[Task]) -> None:
-        """Wait until another task wakes this one."""
-        waiters.append(getcurrent())
+    def block(self, waiters: list[Task], seconds: float | None = None) -> None:
+        """Wait until another task wakes this one, or for so many *seconds*."""
+        task = getcurrent()
+        waiters.append(task)
+
+        def ring() -> None:
+            if task in waiters:
+                waiters.remove(task)
+                self._wake(task)
+
+        if seconds is not None:
+            self._after(seconds, ring)
         self._switch()
 
     def wake(self, waiters: list[Task]) -> None:
@@ -371,6 +387,8 @@ class World:
         self._record(fault, process.label)
         if fault.kind == "crash before":
             self._crash(process, fault.seconds)
+        elif fault.kind == "terminate":
+            self._terminate(process, fault.seconds)
         elif fault.kind == "outage":
             self._down_until = self.now + fault.seconds
         elif fault.kind == "clock":
@@ -403,6 +421,27 @@ class World:
         self._after(seconds, lambda: self._launch(heir))
         self._switch()
 
+    def _terminate(self, process: Process, seconds: float) -> None:
+        """Let a process that is up drain and end, and start it again later."""
+        if process.drain is None or process.draining:
+            return
+        process.draining = True
+        drain = process.drain
+
+        def end() -> None:
+            drain()
+            self.note(process.label, "has drained")
+            self._crash(process, seconds)
+
+        self.spawn(end, process)
+        for entry in [entry for entry in self._consumers if entry[0].process is process]:
+            self._consumers.remove(entry)
+            self._wake(entry[0])
+
+    def is_idle(self, process: Process) -> bool:
+        """Report whether no task of a process handles a message."""
+        return all(t.message is None for t in self._tasks if t.process is process)
+
     def _pause(self, process: Process, seconds: float) -> None:
         process.paused_until = self.now + seconds
         still = [task for task in self._ready if task.process is process]
@@ -427,17 +466,18 @@ class World:
         if kind == "crash after":
             self._crash(getcurrent().process, seconds)
 
-    def receive(self, names: frozenset[str]) -> Message:
-        """Wait for a message of one of these queues."""
+    def receive(self, names: frozenset[str]) -> Message | None:
+        """Wait for a message of one of these queues; None: the process takes no more."""
         task = getcurrent()
         if task.message is not None:
             task.message = None
             self._busy -= 1
+        if task.process.draining:
+            return None
         self._consumers.append((task, names))
         self._hand_over()
         self._switch()
         message: Message | None = task.message
-        assert message is not None, "only a message wakes a consumer"
         return message
 
     def _travel(self, message: Message, seconds: float) -> None:
