@@ -359,7 +359,7 @@ def iterations(store: Store, a: AgentStore) -> None:
     a.loop_control.begin("test", slot_around(store.client.time()[0]), ANN, "r2")
     entry = a.iterations.enter(1, 1, "start", "w/1")
     assert entry
-    a.iterations.put_back(entry, 0.1)
+    a.iterations.put_back(entry, 0.1, {"unserved": ""})
     entry = a.iterations.enter(1, 1, "start", "w/2", ["trigger"])
     assert entry
     a.iterations.renew(1, 1, "w/2")

@@ -37,6 +37,7 @@ from boyd.plugin.plugin_boundary import contain
 from boyd.runtime import ending
 from boyd.runtime.autonomy.case_waits import CaseDraws
 from boyd.runtime.engine import Engine
+from boyd.runtime.jobs.job_runner import HANDOVERS, SEARCH, Elsewhere, find_action
 from boyd.runtime.leases import PUT_BACK_MARGIN
 from boyd.runtime.triggers import TICK
 from boyd.store import (
@@ -66,7 +67,7 @@ _TO_DECIDE = ("iteration", "timeline", "runs", "notDue", "situation", "problems"
 _FIELDS: dict[Phase, tuple[str, ...]] = {
     "start": ("iteration", "timeline", "startedAt", "trigger"),
     "decide": _TO_DECIDE,
-    "act": (*_TO_DECIDE, "decision", "trace", "unserved", "holdout", "gate"),
+    "act": (*_TO_DECIDE, "decision", "trace", "unserved", "holdout", "gate", "queue", HANDOVERS),
 }
 
 
@@ -189,6 +190,10 @@ class IterationSteps:
                 return contain(lambda: work(entry, ctx))
             except StillRunning as running:
                 self._iterations.put_back(entry, running.seconds + PUT_BACK_MARGIN)
+                return None
+            except Elsewhere as other:
+                noted = other.note(entry.fields, self._settings.worker)
+                self._iterations.put_back(entry, SEARCH, noted)
                 return None
             except (StoreUnavailable, Stale):
                 raise  # not the phase's fault: the sweeper sends it again, or already has
@@ -334,6 +339,7 @@ class IterationSteps:
         record = entry.record
         decision = record.decision
         assert decision is not None, "decide stores a decision before act is due"
+        find_action(self._engine, decision.action, entry.fields)  # or leave it to another worker
         request = act.Request(
             execution_id=naming.iteration_execution(record.id),
             decision=decision,

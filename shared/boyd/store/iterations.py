@@ -158,11 +158,17 @@ class Iterations:
             return self._hand_over_whole(call, entry, following, successor)
         return _hand_over(self._scripts.run_call(call), entry, following, successor, fields)
 
-    def put_back(self, entry: PhaseEntry, seconds: float) -> bool:
-        """Put a phase back for so many *seconds*, without counting an attempt."""
-        wait = milliseconds(seconds)
-        put = self._scripts.run("put_back_phase", **_fence(entry), phase=entry.phase, wait=wait)
-        return bool(put)
+    def put_back(
+        self, entry: PhaseEntry, seconds: float, fields: Mapping[str, str] | None = None
+    ) -> None:
+        """Put a phase back for so many *seconds*, without counting an attempt; store *fields*."""
+        self._scripts.run(
+            "put_back_phase",
+            **_fence(entry),
+            phase=entry.phase,
+            wait=milliseconds(seconds),
+            fields=flat(fields or {}),
+        )
 
     def leave_start(
         self,

@@ -201,3 +201,45 @@ def test_an_older_worker_leaves_an_order_of_an_action_that_it_lacks_to_another()
     assert call is not None
     assert call.result is not None
     assert call.result.success
+
+
+def decided(upgrade: Upgrade) -> None:
+    """Bring an iteration to its act phase, which no worker has entered."""
+    lab = upgrade.new
+    lab.launcher.trigger("test")
+    lab.deliver(until=lambda: lab.dispatcher.hints[0][0] == "act")
+
+
+def test_an_older_worker_leaves_an_act_phase_whose_action_it_lacks_to_another() -> None:
+    upgrade = Upgrade(chooses(choice()))
+    decided(upgrade)
+    for _ in range(3):
+        assert not upgrade.old.steps.run("act", 1, 1)
+    assert upgrade.recorder.calls == []
+
+    upgrade.new.deliver()
+    [result] = upgrade.new.store.history.results()
+    assert result.success
+    assert len(upgrade.recorder.calls) == 1
+
+
+def test_an_act_phase_whose_action_no_worker_has_says_so_in_the_end() -> None:
+    upgrade = Upgrade(chooses(choice()))
+    decided(upgrade)
+    searches = 0
+    while not upgrade.old.steps.run("act", 1, 1):
+        searches += 1
+    assert searches == MAX_SEARCHES
+
+    upgrade.old.dispatcher.send("test", 1, 1, "complete")
+    upgrade.old.deliver()
+    [result] = upgrade.new.store.history.results()
+    assert [r.error for r in result.action_results] == ["Unknown action 'p:do'"]
+    assert upgrade.recorder.calls == []
+
+
+def test_an_act_phase_is_not_left_to_workers_with_the_same_plugins() -> None:
+    upgrade = Upgrade(chooses(choice()))
+    decided(upgrade)
+    upgrade.announce(upgrade.old)
+    assert upgrade.old.steps.run("act", 1, 1)

@@ -56,17 +56,18 @@ class Later:
 #: How often in a row a job may be handed over. Workers with different plugins may disagree about
 #: the queue of an action, as during an upgrade, and would pass the job back and forth.
 MAX_HANDOVERS = 4
-#: The field of the job with its handovers since it last got on: each a line of queue and worker.
-_HANDOVERS = "executionHandovers"
-#: How often a job may be put back for a worker whose plugins have its action, and the seconds
+#: The field of a job or iteration with its handovers since it last got on: each a line of queue and
+#: worker.
+HANDOVERS = "executionHandovers"
+#: How often work may be put back for a worker whose plugins have its action, and the seconds
 #: between. In a large deployment most workers may be older ones.
-MAX_SEARCHES, _SEARCH = 60, 1.0
+MAX_SEARCHES, SEARCH = 60, 1.0
 #: The queue in the handovers of workers that do not have the action.
 _UNKNOWN = "?"
 
 
 class Elsewhere(Exception):
-    """Raised by a handler to hand its job over to the workers of the queue that an action has.
+    """Raised to hand work over to the workers of the queue that an action has.
 
     If *unknown*, this worker does not have the action, but another one of the queue may.
     """
@@ -77,15 +78,20 @@ class Elsewhere(Exception):
         self.queue = queue
         self.unknown = unknown
 
+    def note(self, fields: Fields, worker: str) -> Fields:
+        """The field to store when *worker* hands work with these *fields* over."""
+        belief = _UNKNOWN if self.unknown else self.queue
+        return {HANDOVERS: f"{fields.get(HANDOVERS, '')}{belief} {worker}\n"}
+
 
 def find_action(engine: Engine, id: str, fields: Fields) -> Action | None:
-    """The action of that id for the job with these *fields*, if the agent has it.
+    """The action of that id for the job or act phase with these *fields*, if the agent has it.
 
     Raises:
         Elsewhere: a live worker with other plugins may have it, as during an upgrade.
     """
     action, queue = engine.agent.host.actions.get(id), fields.get("queue") or queues.ACT
-    if action is not None or fields.get(_HANDOVERS, "").count(f"{_UNKNOWN} ") >= MAX_SEARCHES:
+    if action is not None or fields.get(HANDOVERS, "").count(f"{_UNKNOWN} ") >= MAX_SEARCHES:
         return action
     if engine.fleet.has_others(queue, engine.agent.fingerprint):
         raise Elsewhere(id, queue, unknown=True)
@@ -186,13 +192,12 @@ class JobRunner:
 
     def _hand_over(self, other: Elsewhere, fields: Fields) -> Later | None:
         """Hand a job over, or return None if its workers only pass it back and forth."""
-        handovers = fields.get(_HANDOVERS, "")
+        handovers = fields.get(HANDOVERS, "")
         beliefs = handovers.count("\n") - handovers.count(f"{_UNKNOWN} ")
         if not other.unknown and beliefs >= MAX_HANDOVERS:
             return None
-        belief = _UNKNOWN if other.unknown else other.queue
-        handovers += f"{belief} {self._engine.settings.worker}\n"
-        return Later(_SEARCH if other.unknown else 0, {_HANDOVERS: handovers}, other.queue)
+        noted = other.note(fields, self._engine.settings.worker)
+        return Later(SEARCH if other.unknown else 0, noted, other.queue)
 
     def _put_back(self, fence: Fence, outcome: Later) -> None:
         fields = {**outcome.fields, **({"queue": outcome.queue} if outcome.queue else {})}
@@ -217,7 +222,7 @@ class JobRunner:
 
 def _disagreement(other: Elsewhere, fields: Fields) -> str:
     """Say which queue each worker that handed the job over believes in."""
-    beliefs = sorted(set(fields[_HANDOVERS].splitlines()))
+    beliefs = sorted(set(fields[HANDOVERS].splitlines()))
     pairs = [belief.split(" ", 1) for belief in beliefs]
     listed = ", ".join(f"{queue!r} on {worker}" for queue, worker in pairs if queue != _UNKNOWN)
     return (

@@ -63,7 +63,7 @@ redis.call('PEXPIRE', iteration, keep_ms)
 -- From here on it has ended; if anything fails now, `repair_agent` frees the agent.
 redis.call('RENAME', iteration, past)
 redis.call('HDEL', past, 'phase', 'entered', 'sentAt', 'phaseAt', 'resends', 'attempts', 'open', 'batches',
-  'queue', 'server', 'cancelled', 'unserved', 'abandoned', 'last')
+  'queue', 'server', 'cancelled', 'unserved', 'executionHandovers', 'abandoned', 'last')
 redis.call('HDEL', loop, 'active')
 redis.call('HINCRBY', loop, options.success and 'ended:completed' or 'ended:failed', 1)
 redis.call('ZREM', due, 'phase')
