@@ -12,7 +12,7 @@ from flask import redirect, request
 
 from boyd.models import ApprovalItem, awaits_outcome, describe_outcome
 from boyd.models.approval_outcome import has_executed
-from boyd.security.links import AnswerLink, LinkProblem, LinkSigner
+from boyd.security.links import AnswerLink, LinkProblem, LinkSigner, login_reason
 from boyd_api.console import rendering
 from boyd_api.console.agent_page import vital_signs
 from boyd_api.console.declared_pages import PageResult, Pages
@@ -32,7 +32,6 @@ _PROBLEMS = {
     LinkProblem.USED: "This link can't be used again.",
     LinkProblem.NOT_PENDING: "You are too late: it does not wait any more.",
     LinkProblem.CHANGED: "The request has changed since the message was sent.",
-    LinkProblem.LOGIN_NEEDED: "Answering it needs a login.",
 }
 
 
@@ -125,6 +124,7 @@ def _page(
     now = agent.store.clock.now()
     problem, awaits = link.problem(item, now), _refresh_seconds(item, now)
     permission = page.services.rights.judge(link.to, "approve", item.action_id, item.target)
+    login = f"Answering it needs a login, because {login_reason(item)}."
     why_not = "" if permission.allowed else f"You may not answer it: {permission.reason}."
     return rendering.render_public(
         "answer.html",
@@ -134,7 +134,7 @@ def _page(
         link=link,
         now=now,
         csrf=csrf_token(),
-        problem=_PROBLEMS[problem] if problem else why_not,
+        problem=_PROBLEMS.get(problem) or login if problem else why_not,
         signs=vital_signs(page.services.store.client, item.agent_id, now) if awaits else [],
         stop=page.services.store.freezes.stop_of(item.agent_id),
         is_used=problem is LinkProblem.USED,

@@ -100,10 +100,15 @@ def test_a_link_answers_once(desk: Site, signer: LinkSigner, done: list[str]) ->
 
 
 @pytest.mark.parametrize(
-    "changes", [{"risk": "high"}, {"code": '"desk 1"'}], ids=["grave", "other code"]
+    ("changes", "reason"),
+    [
+        ({"risk": "high"}, "its risk is high, critical or unknown"),
+        ({"code": '"desk 1"'}, "its code has changed since it was proposed"),
+    ],
+    ids=["grave", "other code"],
 )
 def test_no_link_answers_an_approval_that_needs_a_login_by_now(
-    changes: dict[str, str], desk: Site, signer: LinkSigner, done: list[str]
+    changes: dict[str, str], reason: str, desk: Site, signer: LinkSigner, done: list[str]
 ) -> None:
     id = waiting(desk)
     browser, link = Browser(desk), link_to(desk, signer, id)
@@ -115,7 +120,7 @@ def test_no_link_answers_an_approval_that_needs_a_login_by_now(
     assert "Your answer does not count: the link has expired, or answering it needs" in late.text
     assert "mine" in late.text
     shown = Browser(desk).get(link)
-    assert "Answering it needs a login." in shown.text
+    assert f"Answering it needs a login, because {reason}." in shown.text
     assert "<form" not in shown.source
     assert done == []
 
