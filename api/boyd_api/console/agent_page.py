@@ -34,7 +34,7 @@ from boyd.store.server.connection import Client
 from boyd.text.formatting import counted
 from boyd_api.console import charts
 from boyd_api.console.declared_pages import PageResult, Pages
-from boyd_api.console.inbox_list import ReadProcedure
+from boyd_api.console.inbox_list import ReadProcedure, read_stops
 from boyd_api.console.page_request import PageRequest, Part, read_part, read_seconds
 from boyd_api.console.rendering import render_page, render_public
 from boyd_api.http.problems import HttpProblem
@@ -191,11 +191,11 @@ def _current_result(page: PageRequest, record: Record) -> Part[LoopResult]:
 
 
 def _procedures(page: PageRequest) -> list[ReadProcedure]:
-    """List the latest procedures, then the stopped ones that are older."""
-    procedures = page.ctx.agent.store.procedures
-    by_id = {it.id: it for it in procedures.list_stopped(_PROCEDURES)}
-    records = ({it.id: it for it in procedures.all(_PROCEDURES)} | by_id).values()
-    return [ReadProcedure.of(page, record) for record in records]
+    """List the latest procedures, then older stopped ones, those for the reader first."""
+    latest = page.ctx.agent.store.procedures.all(_PROCEDURES)
+    stops = sorted(read_stops(page, page.agent_id), key=lambda stop: stop.no_resume != "")
+    shown = [*(ReadProcedure.of(page, record) for record in latest), *stops[:_PROCEDURES]]
+    return list({it.record.id: it for it in shown}.values())
 
 
 def _holder(status: LoopStatus, record: Record | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Literal, get_args
@@ -23,6 +23,8 @@ PAGE_SIZE = 50
 #: The most approvals that are answered at once.
 ANSWERABLE = 500
 #: Stopped procedures of an agent among which those for the reader are looked for.
+MOST_STOPPED = 500
+#: How many of them are read at once.
 _STOPPED = 50
 
 Tab = Literal["mine", "others"]
@@ -91,11 +93,15 @@ class ReadProcedure:
         return cls(record, lack or refusals[0], lack or refusals[1])
 
 
-def read_stops(page: PageRequest, agent_id: str) -> list[ReadProcedure]:
-    """Read the stopped procedures of an agent, the one that has waited longest first."""
+def read_stops(page: PageRequest, agent_id: str) -> Iterator[ReadProcedure]:
+    """Read the stopped procedures of an agent, as far as needed, the longest stopped first."""
     own = page.of(agent_id)
-    records = own.ctx.agent.store.procedures.list_stopped(_STOPPED)
-    return [ReadProcedure.of(own, record) for record in records]
+    procedures = own.ctx.agent.store.procedures
+    for start in range(0, MOST_STOPPED, _STOPPED):
+        records = procedures.list_stopped(_STOPPED, start)
+        if not records:
+            return
+        yield from (ReadProcedure.of(own, record) for record in records)
 
 
 @dataclass(frozen=True)

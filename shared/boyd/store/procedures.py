@@ -81,10 +81,10 @@ class ProcedureStore:
             names = self._client.zrange(self._keys.procedures, 0, limit - 1, desc=True)
         return self._read(names)
 
-    def list_stopped(self, limit: int) -> list[ProcedureRecord]:
-        """Those that wait for a person, longest first; at most *limit*."""
+    def list_stopped(self, limit: int, start: int = 0) -> list[ProcedureRecord]:
+        """Those that wait for a person, longest first; at most *limit*, from the place *start*."""
         with translate_errors():
-            names = self._client.zrange(self._keys.procedures_stopped, 0, limit - 1)
+            names = self._client.zrange(self._keys.procedures_stopped, start, start + limit - 1)
         return self._read(names)
 
     def _read(self, names: Sequence[str]) -> list[ProcedureRecord]:

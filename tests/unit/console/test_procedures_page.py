@@ -9,10 +9,11 @@ import pytest
 from pydantic import BaseModel
 
 from api_kit import Site
-from boyd import Procedure, ProcedureStep
+from boyd import Procedure, ProcedureStep, naming
 from boyd.models import Autonomy, describe_outcome
 from boyd.plugin import Action
 from boyd.testing import Lab
+from boyd_api.console import inbox_list
 from console_kit import Browser
 from kit import agent, choice, chooses, overdue, person
 from lab_redis import client_of
@@ -146,6 +147,30 @@ def test_a_stopped_procedure_is_resumed_from_the_page(
     go_on(place.lab)
     assert place.get(f"/procedures/{id}").json["state"] == "succeeded"
     assert done == ["drain", "restart"]
+
+
+def test_a_stop_for_the_reader_is_named_behind_many_that_others_resume(
+    ann: Browser, place: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = stopped_by_a_freeze(place)
+    keys, client = place.lab.store.procedures._keys, place.lab.client
+    record = client.hgetall(keys.job(naming.procedure(id)))
+    for number in range(60):
+        copied = f"call:{number}"
+        client.hset(keys.job(naming.procedure(copied)), mapping={**record, "id": copied})
+        client.zadd(keys.procedures_stopped, {copied: number})
+    monkeypatch.setattr(
+        inbox_list, "resume_refusal", lambda _, stop: "" if stop.id == id else "not yours"
+    )
+
+    inbox = ann.get("/console/").text
+    assert "test : p:renew is stopped: step ok: " in inbox
+    assert "Nothing waits for you" not in inbox
+    assert "p:renew is stopped (and 59 others)" in ann.get("/console/?tab=others").text
+    page = ann.get(PAGE)
+    assert "61 stopped procedures : resume or cancel them" in page.text
+    assert page.form("/procedures/resume")
+    assert "56 others are stopped, and shown here when one of these goes on" in page.text
 
 
 def test_a_stopped_procedure_waits_for_a_person_on_every_page(ann: Browser, place: Site) -> None:
