@@ -26,10 +26,12 @@ from boyd.models import LoopResult, Observation, explain
 from boyd.models.base import JsonObject, Model
 from boyd.models.loop import HistoryFilter
 from boyd.models.tape import Course, Fate, ReplayedIteration
-from boyd.settings.validation import read_lines, read_text
+from boyd.settings.validation import MAX_LINE, read_lines, read_text
 from boyd.store import AgentStore
 from boyd.store.ended_work import WorkMark, read_iteration
 
+#: The most characters of a line of records, which may be a list of them.
+MAX_RECORD = 64 * MAX_LINE
 #: Names that are not data of an observation; those with the same `iteration` belong together.
 _ITERATION = "iteration"
 _FIELDS = ("source", "type", "severity", "timestamp", "data", "metadata")
@@ -248,7 +250,7 @@ class FileOfRecords:
         """Read the file: one record a line, or a single record or list of any form.
 
         Raises:
-            ConfigError: it cannot be read, or is not JSON.
+            ConfigError: it cannot be read, is not JSON, or a line is longer than `MAX_RECORD`.
         """
         self._texts = [
             json.dumps(document)
@@ -273,11 +275,11 @@ def portions_of(texts: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _documents(path: Path) -> list[object]:
-    text = read_text(path)
+    lines = list(read_lines(path, MAX_RECORD))
     with suppress(ValueError):
-        return [json.loads(line) for line in text.split("\n") if line.strip()]
+        return [json.loads(line) for line in lines if line.strip()]
     try:
-        document = json.loads(text)
+        document = json.loads("".join(lines))
     except ValueError as error:
         raise ConfigError(f"{path}: neither JSON nor a JSON document a line: {error}") from None
     return document if isinstance(document, list) else [document]

@@ -58,20 +58,20 @@ def read_text(path: Path) -> str:
         raise ConfigError(f"{path}: {error}") from None
 
 
-def read_lines(path: Path) -> Iterator[str]:
+def read_lines(path: Path, longest: int = MAX_LINE) -> Iterator[str]:
     """The lines of a text file of any size, with their ends, as it is read.
 
     Raises:
-        ConfigError: it cannot be read, is not text, or a line has more than `MAX_LINE` characters.
+        ConfigError: it cannot be read, is not text, or a line has more than *longest* characters.
     """
     number = 0
     try:
         with path.open("rb") as raw:
             text = io.TextIOWrapper(raw, encoding=_encoding_of(raw.peek(2)), newline="")
-            while line := text.readline(MAX_LINE + 1):
+            while line := text.readline(longest + 1):
                 number += 1
-                if len(line) > MAX_LINE:
-                    raise ConfigError(f"{path}: line {number}: more than {MAX_LINE} characters")
+                if len(line) > longest:
+                    raise ConfigError(f"{path}: line {number}: more than {longest} characters")
                 if "\0" in line:
                     raise ConfigError(f"{path}: line {number}: it has zero bytes")
                 yield line

@@ -98,7 +98,7 @@ LIBRARY = {
     "findings that carry since when they have lasted": 11,
     "a worker that enters the next phase as it leaves the last": 165,
     "actions that a worker lacks, which are left to others": 58,
-    "replay: lines of a bounded length, and chance that only others use": 38,
+    "replay: lines of a bounded length, and chance that only others use": 40,
     "replay: what code of the agent beside its plugins keeps": 32,
     "replay: constants of observers in tables, classes and helpers": 39,
     "harm that stands if no later check can tell": 13,

@@ -41,6 +41,7 @@ from boyd.models.base import Model
 from boyd.models.tape import ReplayedIteration
 from boyd.phases.phase_context import MAX_VALUE
 from boyd.plugin import Orienter, Strategy
+from boyd.replay import recordings
 from boyd.replay.differences import judge, report
 from boyd.replay.recordings import FileOfRecords, ObservationFile
 from boyd.replay.shadow import Shadow
@@ -898,3 +899,24 @@ def test_a_line_that_is_no_observation_is_named(
 
     with pytest.raises(ConfigError, match=complaint):
         ObservationFile(tmp_path / name, "test")
+
+
+def test_a_line_of_records_without_end_is_refused_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recordings, "MAX_RECORD", 100)
+    file = tmp_path / "records.jsonl"
+    file.write_text('{"iteration": 1}\n[' + '{"iteration": 2}, ' * 100)
+
+    with pytest.raises(ConfigError, match=r"records.jsonl: line 2: more than 100 characters"):
+        FileOfRecords(file, lambda _number: True)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"iteration": 1}\r\n\r\n{"iteration": 2}', '[{"iteration": 1},\n\n{"iteration": 2}]']
+)
+def test_records_are_read_one_a_line_or_as_a_list(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "records"
+    file.write_text(text, newline="")
+
+    assert FileOfRecords(file, lambda _number: True).count == 2
