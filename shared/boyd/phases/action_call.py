@@ -89,7 +89,12 @@ def failure(
 
 def no_such_action(action_id: str) -> ActionResult:
     """The result for an action that the agent lacks."""
-    return failure(action_id, f"Unknown action {action_id!r}")
+    return failure(action_id, describe_unknown(action_id))
+
+
+def describe_unknown(action_id: str) -> str:
+    """The error of an action that the agent lacks."""
+    return f"Unknown action {action_id!r}"
 
 
 def sandbox_obstacle(ctx: PhaseContext, action: Action) -> str | None:

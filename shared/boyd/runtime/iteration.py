@@ -339,9 +339,14 @@ class IterationSteps:
         record = entry.record
         decision = record.decision
         assert decision is not None, "decide stores a decision before act is due"
-        find_action(self._engine, decision.action, entry.fields)  # or leave it to another worker
+        execution = naming.iteration_execution(record.id)
+        action = find_action(self._engine, decision.action, entry.fields)
+        if action is None and (outcome := self._store.executions.settle(execution)):
+            # The last worker with the action was lost after it had begun it.
+            fields = ending.action_fields(self._engine, record, outcome)
+            return self._leave(entry, "complete", fields)
         request = act.Request(
-            execution_id=naming.iteration_execution(record.id),
+            execution_id=execution,
             decision=decision,
             situation=record.situation,
             proposal=act.ProposalTerms(

@@ -58,7 +58,7 @@ KERNEL = {
     "defaults that are approved as they are shown": 26,
     "jobs that workers only hand over to each other": 33,
     "a worker that enters the next phase as it leaves the last": 120,
-    "actions that a worker lacks, which are left to others": 57,
+    "actions that a worker lacks, which are left to others": 67,
     "harm that stands if no later check can tell": 9,
     "answers of plugins without end, and slips that errors name": 48,
 }
@@ -97,7 +97,7 @@ LIBRARY = {
     "tags in prompts that no result can forge": 10,
     "findings that carry since when they have lasted": 11,
     "a worker that enters the next phase as it leaves the last": 165,
-    "actions that a worker lacks, which are left to others": 58,
+    "actions that a worker lacks, which are left to others": 69,
     "replay: lines of a bounded length, and chance that only others use": 40,
     "replay: what code of the agent beside its plugins keeps": 32,
     "replay: constants of observers in tables, classes and helpers": 39,

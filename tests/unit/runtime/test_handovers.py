@@ -10,7 +10,16 @@ from boyd.models import CallRequest, utc_now
 from boyd.runtime.jobs.job_runner import MAX_HANDOVERS, MAX_SEARCHES
 from boyd.store import WorkerInfo
 from boyd.testing import Lab
-from kit import Recorder, call_result, choice, chooses, pending_item, person, plugin
+from kit import (
+    Recorder,
+    call_result,
+    choice,
+    chooses,
+    execution_request,
+    pending_item,
+    person,
+    plugin,
+)
 
 
 class Fleet:
@@ -124,6 +133,13 @@ class Upgrade:
         item = pending_item(self.new)
         self.new.resolver.answer(item.id, "approved", person("ann"))
         return f"approval:{item.id}"
+
+    def lose(self, execution: str) -> None:
+        """Have the last worker with the action begin it, which may run again, and die."""
+        lab = self.new
+        lab.store.executions.claim(execution_request(execution, idempotent=True), "t")
+        lab.client.hset(f"boyd:{{test}}:execution:{execution}", "leaseUntil", 1)
+        self.announce(self.old)
 
 
 def test_an_older_worker_leaves_an_approved_action_that_it_lacks_to_another() -> None:
@@ -243,3 +259,44 @@ def test_an_act_phase_is_not_left_to_workers_with_the_same_plugins() -> None:
     decided(upgrade)
     upgrade.announce(upgrade.old)
     assert upgrade.old.steps.run("act", 1, 1)
+
+
+LOST = "Outcome unknown: worker lab was lost while executing it"
+
+
+def test_an_act_phase_that_lost_the_last_worker_with_its_action_is_not_called_unbegun() -> None:
+    upgrade = Upgrade(chooses(choice()))
+    decided(upgrade)
+    record = upgrade.new.store.iterations.current()
+    assert record is not None
+    upgrade.lose(naming.iteration_execution(record.id))
+    upgrade.new.client.hset("boyd:{test}:iteration", "epoch", 2)
+    assert upgrade.old.steps.run("act", 1, 2)
+    upgrade.old.dispatcher.send("test", 1, 2, "complete")
+    upgrade.old.deliver()
+    [result] = upgrade.new.store.history.results()
+    assert [r.error for r in result.action_results] == [LOST]
+
+
+def test_a_job_that_lost_the_last_worker_with_its_action_is_not_called_unbegun() -> None:
+    upgrade = Upgrade(chooses(choice()), autonomy=Autonomy(mode="approval-required"))
+    upgrade.new.run()
+    job = upgrade.approved()
+    upgrade.lose(job)
+    upgrade.deliver(job, upgrade.old)
+    item = upgrade.new.store.approvals.get(naming.parts(job)[1])
+    assert item is not None
+    assert item.result is not None
+    assert item.result.error == LOST
+
+
+def test_an_order_that_lost_the_last_worker_with_its_action_is_not_called_unbegun() -> None:
+    upgrade = Upgrade()
+    request = CallRequest(kind="execute", action="p:do", params={}, actor=person("ann"))
+    name = naming.call(upgrade.new.launcher.call(request, None))
+    upgrade.lose(name)
+    upgrade.deliver(name, upgrade.old)
+    call = upgrade.new.store.calls.get(naming.parts(name)[1])
+    assert call is not None
+    assert call.result is not None
+    assert call.result.error == LOST

@@ -136,7 +136,9 @@ class ApprovedActionHandler(JobHandler):
         if item.action_id == naming.GRANT:
             return self._finish(id, self._act(item, fence, retry))
         action = find_action(self._engine, item.action_id, fields)
-        queue = (action.queue if action else item.queue) or queues.ACT
+        if action is None:
+            return self.handle_error(id, fields, action_call.describe_unknown(item.action_id))
+        queue = action.queue or queues.ACT
         # Its plugin may have given it to other workers since the proposal.
         if queue != (item.queue or queues.ACT) and not self._engine.settings.may_take(queue):
             raise Elsewhere(item.action_id, queue)
@@ -197,9 +199,7 @@ class ApprovedActionHandler(JobHandler):
 
     def _policy_refusal(self, item: ApprovalItem) -> str | None:
         """Return why the current policy refuses it or its approvals do not count, if so."""
-        action = self._engine.agent.host.actions.get(item.action_id)
-        if action is None:
-            return None  # `act` reports the unknown action
+        action = self._engine.agent.host.actions[item.action_id]
         if isinstance(action, Procedure) and not fits(action.steps_to_approve, item.plan):
             return "Refused: the steps of the procedure differ from those that were approved"
         if (target := action.final_target(item.params)) != item.target:

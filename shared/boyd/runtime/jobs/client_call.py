@@ -56,7 +56,8 @@ class ClientCallHandler(JobHandler):
         if call.kind == "endpoint":
             done = self._as_room(call, self._answer(call, fence, retry))
             return replace(done, keep=seconds_to_keep(call))
-        find_action(self._engine, call.action, fields)  # or leave it to another worker
+        if find_action(self._engine, call.action, fields) is None:
+            return self.handle_error(id, fields, action_call.describe_unknown(call.action))
         if call.kind == "dry-run":
             ledger = self._engine.ledger()
             return _finish(ledger.shorten(self._dry_run(call), call.actor.principal))
