@@ -16,7 +16,7 @@ from boyd.models.investigation import (
     Started,
     ToolObservation,
 )
-from boyd.runtime.jobs.job_runner import MAX_HANDOVERS
+from boyd.runtime.investigations.move import MAX_HANDOVERS
 from boyd.testing import TESTER, Lab, ScriptedModel
 from boyd.testing.model_server import Step, call, say
 

@@ -45,7 +45,7 @@ from boyd.runtime.ending import finish_investigation
 from boyd.runtime.engine import Engine
 from boyd.runtime.investigations.model_access import LiveOutput, StoredMeter
 from boyd.runtime.investigations.tool_runner import ToolRunner, queue_of
-from boyd.runtime.jobs.job_runner import MAX_HANDOVERS, Done, Fields, Later
+from boyd.runtime.jobs.job_runner import Done, Fields, Later
 from boyd.runtime.leases import persistently
 from boyd.settings.model import ModelSettings
 from boyd.store import LogChange, Stale, Written
@@ -128,6 +128,8 @@ RECHECK = 60.0
 BUSY = 1.0
 #: Seconds between checks whether a halted model may go on.
 HALTED = 5.0
+#: How often a call may be handed over, at once each time: its model may try another one.
+MAX_HANDOVERS = 4
 #: The field of the job with the call and the number of its handovers.
 _HANDOVERS = "handedOver"
 

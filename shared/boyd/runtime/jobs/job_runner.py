@@ -53,9 +53,9 @@ class Later:
     queue: str | None = None
 
 
-#: How often in a row a job may be handed over. Workers with different plugins may disagree about
-#: the queue of an action, as during an upgrade, and would pass the job back and forth.
-MAX_HANDOVERS = 4
+#: How often in a row a job may be handed over, and the seconds between, after the first time.
+#: During an upgrade, workers with different plugins disagree about the queue of an action.
+MAX_HANDOVERS, _HANDOVER = 12, 5.0
 #: The field of a job or iteration with its handovers since it last got on: each a line of queue and
 #: worker.
 HANDOVERS = "executionHandovers"
@@ -197,7 +197,8 @@ class JobRunner:
         if not other.unknown and beliefs >= MAX_HANDOVERS:
             return None
         noted = other.note(fields, self._engine.settings.worker)
-        return Later(SEARCH if other.unknown else 0, noted, other.queue)
+        wait = SEARCH if other.unknown else _HANDOVER if beliefs else 0
+        return Later(wait, noted, other.queue)
 
     def _put_back(self, fence: Fence, outcome: Later) -> None:
         fields = {**outcome.fields, **({"queue": outcome.queue} if outcome.queue else {})}
