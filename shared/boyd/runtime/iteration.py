@@ -220,8 +220,7 @@ class IterationSteps:
                 "notDue": dump_not_due(ctx.not_due),
                 **build_fields(self._engine.build),
             },
-            # Several batches are for several workers.
-            self._successor(queue) if len(payloads) <= 1 else "",
+            self._successor(queue),
         )
         if not end:
             return None

@@ -180,8 +180,9 @@ class Iterations:
     ) -> PhaseEnd | None:
         """Leave start and open the batches of observe; None when the entry was lost.
 
-        A *successor* enters the only batch in the same step, or orient if there is none.
+        A *successor* enters orient, or the only batch: several batches are for several workers.
         """
+        successor = successor if len(batches) <= 1 else ""
         call = self._scripts.call(
             "leave_start",
             **_fence(entry),

@@ -124,6 +124,18 @@ def test_a_late_sweeper_takes_nothing_from_a_worker_that_has_entered_since() -> 
     assert lab.store.iterations.leave_start(entry, [], [], {})
 
 
+def test_no_successor_enters_several_batches() -> None:
+    lab = Lab(agent())
+    lab.launcher.trigger("test")
+    entry = lab.store.iterations.enter(1, 1, "start", "w/1")
+    assert entry is not None
+    end = lab.store.iterations.leave_start(entry, ["o", "p"], ["{}", "{}"], {}, "w/2")
+    assert end is not None
+    assert end.entry is None
+    for batch in (1, 2):
+        assert lab.store.observers.enter_batch(1, batch, 1, f"other/{batch}")
+
+
 def test_after_a_silence_the_living_get_a_lease_before_anything_is_taken() -> None:
     """Redis was away: those who could not renew must not all count as lost."""
     lab = Lab(agent())
