@@ -511,6 +511,27 @@ def test_a_step_that_was_executed_is_done_though_the_next_worker_lacks_its_actio
     assert go_on(gone).progress[0].state == "done"
 
 
+def test_a_question_of_an_agent_that_has_lost_its_only_procedure_stops_it() -> None:
+    farm = Farm()
+    steps = [step("drain"), step("question", ask="Go on?"), step("restart")]
+    lab = farm.lab(*steps)
+    asked = started(lab).progress[1].approval or ""
+    left = plugin(farm.action("drain", rollback=farm.undo("drain")), farm.action("restart"))
+    later = Lab(Agent("test", plugins=[left]), client=lab.client)
+    later.resolver.answer(asked, "approved", person("bob"))
+    stopped = go_on(later)
+    assert (stopped.state, farm.done) == ("stopped", ["drain"])
+    assert (stopped.reason or "").startswith("step question: the agent no longer has p:renew")
+    later.store.procedures.resume(stopped.id, "repeat", ANN)
+    assert go_on(later).reason == stopped.reason, "it is still gone"
+
+    back = farm.lab(*steps, client=lab.client)
+    back.store.procedures.resume(stopped.id, "repeat", ANN)
+    again = go_on(back).progress[1].approval or ""
+    back.resolver.answer(again, "approved", person("bob"))
+    assert (go_on(back).state, farm.done) == ("succeeded", ["drain", "restart"])
+
+
 def test_a_step_whose_action_has_become_a_procedure_fails() -> None:
     farm = Farm()
     lab = farm.lab(step("question", ask="Go on?"), step("restart"))

@@ -31,6 +31,7 @@ from boyd.models import (
 from boyd.models.procedure import StepState
 from boyd.phases import action_call
 from boyd.plugin.components import Action
+from boyd.plugin.composed_action import ASK
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.job_runner import Done, Fields, JobHandler, Later
 from boyd.runtime.procedures.procedure_steps import DENIED, ProcedureSteps
@@ -48,6 +49,8 @@ _WATCH = 2.0
 _RETRY, _TRIES = 60.0, 30
 #: Reasons for which a step was not executed, without having failed: a person may resume it.
 _OBSTACLES = ("frozen", "revoked", "held", "closed", "unserved", "unsandboxed")
+#: The reason why a question cannot be asked: its action goes with the last procedure.
+_GONE = "the agent no longer has {} nor any other procedure: add it and resume this, or cancel it"
 #: Targets that a reason names.
 _LISTED = 5
 #: The longest reason that is kept.
@@ -173,6 +176,8 @@ class ProcedureMove:
             return self._next("skipped", detail=_short(result.error or ""))
         if result.prevented in _OBSTACLES:
             return self._stop(result.error or result.prevented)
+        if not result.success and self._step.ask is not None and not self._steps.action(ASK):
+            return self._stop(_GONE.format(self._record.action))
         if not result.success:
             return self._fail_step(result.error or "it failed")
         if self._step.until is not None:
