@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import resource
 import time
 from typing import Any
 
@@ -109,6 +111,34 @@ class Slow(Plugin):
         return "late"
 
 
+class Breaking(Plugin):
+    """Actions that break what all code of their process shares."""
+
+    id = "breaking"
+
+    @action()
+    def replace_json(self) -> None:
+        """Let nothing become JSON any more."""
+
+        def refuse(*_: Any, **__: Any) -> str:
+            raise RuntimeError("replaced by a plugin")
+
+        json.dumps = refuse
+
+    @action()
+    def leak_files(self) -> None:
+        """Leave almost as many files open as the process may have."""
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        while os.open(os.devnull, os.O_RDONLY) < 0.95 * limit:
+            pass
+
+    @action()
+    def work(self) -> str:
+        """Do what it should."""
+        return "done"
+
+
+breaking = Agent("breaking", plugins=[Breaking()])
 isolated = Agent("isolated", plugins=[Isolated()])
 deadly = Agent("deadly", plugins=[Deadly()])
 hanging = Agent("hanging", plugins=[Hanging()])

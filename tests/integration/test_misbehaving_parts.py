@@ -101,6 +101,55 @@ def test_a_prefork_worker_interrupts_the_action_and_goes_on(deployment: Deployme
     assert [line.split(":")[0] for line in deployment.effects()] == ["begin"] * 3
 
 
+def test_a_worker_in_which_a_plugin_broke_a_module_restarts_itself(deployment: Deployment) -> None:
+    deployment.worker("a", "agents.awkward:breaking", "--concurrency", "1")
+    calls = [order(deployment, name) for name in ("replace_json", *["work"] * 5)]
+    worker = deployment.processes["a"]
+    wait_until(lambda: worker.poll() is not None)
+
+    assert worker.returncode == 0
+    assert "5 steps in a row failed unexpectedly: restarting" in deployment.log("a")
+    deployment.worker("b", "agents.awkward:breaking")
+    results = [answer_to(deployment, call) for call in calls]
+    assert all(result.success or result.unknown for result in results)
+
+
+@pytest.mark.parametrize("pool", ["threads", "prefork"])
+def test_a_process_in_which_plugins_leave_too_many_files_open_restarts_itself(
+    deployment: Deployment, pool: str
+) -> None:
+    deployment.worker("a", "agents.awkward:breaking", "--pool", pool, "--concurrency", "1")
+    worker = deployment.processes["a"]
+    leak = order(deployment, "leak_files")
+
+    assert answer_to(deployment, leak).success
+    wait_until(lambda: "files or connections open: restarting" in deployment.log("a"))
+    if pool == "threads":
+        wait_until(lambda: worker.poll() is not None)
+        assert worker.returncode == 0
+    else:
+        assert answer_to(deployment, order(deployment, "work")).output == "done"
+        assert worker.poll() is None
+
+
+def order(deployment: Deployment, action: str) -> str:
+    """Order an action of the agent that breaks its process; the id of the call."""
+    name, ci = f"breaking:{action}", Actor(principal="ci")
+    request = CallRequest(kind="execute", action=name, params={}, actor=ci)
+    return deployment.launcher("breaking").call(request, None)
+
+
+def answer_to(deployment: Deployment, call: str) -> ActionResult:
+    """The result of a call, once it is there."""
+
+    def answer() -> ActionResult | None:
+        kept = deployment.agent("breaking").calls.get(call)
+        return kept.result if kept else None
+
+    result: ActionResult = wait_until(answer)
+    return result
+
+
 LEFT = {
     "a thread": "threading.Thread(target=threading.Event().wait).start()",
     "an exit handler": "atexit.register(threading.Event().wait)",

@@ -229,6 +229,7 @@ def surround(world: World, agent: Agent) -> Iterator[None]:
         (agent_host, "machine", lambda: None),
         (agent_host, "keep_logging", lambda: None),
         (maintenance, "keep_logging", lambda: None),
+        (maintenance, "end_process", lambda: None),
         (agent_host, "load_agents", lambda *_: {agent.id: agent}),
         (agent_host, "connect", lambda *_: world.client()),
         (agent_host, "make_app", lambda *_: _celery()),

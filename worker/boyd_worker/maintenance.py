@@ -1,14 +1,20 @@
-"""The background threads of a worker or beat: heartbeats, sweeping and sealing, who is there."""
+"""The background work of a worker or beat: heartbeats, sweeping, sealing, and its restart."""
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import random
+import resource
 import signal
 import threading
 import time
 from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from celery.exceptions import Ignore
 
 from boyd.errors import StoreError
 from boyd.phases.time_limit import abandoned
@@ -18,6 +24,15 @@ from boyd.text import queues
 from boyd_worker.agent_host import AgentHost
 
 log = logging.getLogger("boyd.worker")
+
+#: Steps in a row that may fail unexpectedly, and the share of file descriptors that may be open,
+#: before a process is taken for broken.
+MAX_FAILURES, MAX_OPEN = 5, 0.9
+
+
+def end_process() -> None:
+    """End this process after what it is doing; its supervisor or pool starts another one."""
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 class Maintenance:
@@ -114,7 +129,7 @@ class Maintenance:
         if hung > limit and self._problem is None:
             self._problem = f"{hung} hung threads; restarting"
             log.error("%d observers or hooks hang, more than %d: restarting", hung, limit)
-            os.kill(os.getpid(), signal.SIGTERM)
+            end_process()
 
 
 class _Task:
@@ -128,14 +143,22 @@ class _Task:
         self.thread = threading.Thread(target=self._run, name=f"maintenance-{name}", daemon=True)
 
     def _run(self) -> None:
-        while self._goes_on():
-            try:
-                self._work()
-                self._report(True)
-            except StoreError as error:
-                self._report(False, error)
-            except Exception:
-                log.exception("%s failed", self._name)
+        try:
+            while self._goes_on():
+                self._repeat()
+        except BaseException:
+            # Others take this process for dead; its supervisor has to start another one.
+            end_process()
+            raise
+
+    def _repeat(self) -> None:
+        try:
+            self._work()
+            self._report(True)
+        except StoreError as error:
+            self._report(False, error)
+        except Exception:
+            log.exception("%s failed", self._name)
 
     def _report(self, answers: bool, error: StoreError | None = None) -> None:
         """Log when Redis stops or starts to answer."""
@@ -145,3 +168,57 @@ class _Task:
                 log.warning("%s: Redis answers again", self._name)
             else:
                 log.error("%s: %s; waiting for it", self._name, error)
+
+
+class BreakdownWatch:
+    """Ends this process when plugins have broken what all its code shares, such as a module.
+
+    SIGTERM lets it drain. Its supervisor, or the pool that it belongs to, starts another one.
+    """
+
+    def __init__(self) -> None:
+        self._failures = 0
+        self._is_ending = False
+
+    def around(self, step: Callable[..., None]) -> Callable[..., None]:
+        """A *step* that counts its unexpected errors."""
+
+        @wraps(step)
+        def run(*message: Any, **options: Any) -> None:
+            try:
+                step(*message, **options)
+                self._failures = 0
+            except Ignore:
+                raise
+            except Exception:
+                self._failures += 1
+                raise
+            finally:
+                self._check()
+
+        return run
+
+    def _check(self) -> None:
+        problem = None
+        if self._failures >= MAX_FAILURES:
+            problem = f"{self._failures} steps in a row failed unexpectedly"
+        elif _lacks_descriptors():
+            problem = "plugins have left too many files or connections open"
+        if problem is None or self._is_ending:
+            return
+        self._is_ending = True
+        try:
+            log.error("%s: restarting", problem)
+        finally:
+            end_process()
+
+
+def _lacks_descriptors() -> bool:
+    """Check whether the lowest free file descriptor is close to the limit of this process."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        lowest = os.open(os.devnull, os.O_RDONLY)
+    except OSError as error:
+        return error.errno == errno.EMFILE
+    os.close(lowest)
+    return limit != resource.RLIM_INFINITY and lowest > MAX_OPEN * limit

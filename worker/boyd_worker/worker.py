@@ -34,7 +34,7 @@ from boyd.runtime import Engine, IterationSteps, JobRunner, job_runner
 from boyd.sandbox.subprocess_call import follow_parent
 from boyd.text import queues
 from boyd_worker.agent_host import AgentHost
-from boyd_worker.maintenance import Maintenance
+from boyd_worker.maintenance import BreakdownWatch, Maintenance
 
 log = logging.getLogger("boyd.worker")
 
@@ -53,11 +53,12 @@ _OBEYED = {
 
 def register(app: Celery, engines: Mapping[str, Engine]) -> None:
     """Register the tasks of those *engines*, by agent id, on *app*."""
+    watch = BreakdownWatch().around
     steps = {agent_id: IterationSteps(engine) for agent_id, engine in engines.items()}
     for phase, name in TASKS.items():
-        app.task(_task(phase, steps), name=name, shared=False)
+        app.task(watch(_task(phase, steps)), name=name, shared=False)
     jobs = {agent_id: job_runner(engine) for agent_id, engine in engines.items()}
-    app.task(_job(jobs), name=JOB, shared=False)
+    app.task(watch(_job(jobs)), name=JOB, shared=False)
 
 
 def _task(phase: Phase, steps: Mapping[str, IterationSteps]) -> Callable[..., None]:

@@ -43,6 +43,7 @@ KERNEL = {
     "steps of procedures over many targets: the last data of observers, plans with a list": 55,
     "rights per action, votes of revoked keys, and no approval while frozen": 70,
     "heartbeats that say when to read who is alive": 27,
+    "processes that end when a plugin has broken what all their code shares": 77,
     "ticks of each agent at times of its own": 3,
     "hosts whose clock differs from that of Redis, in heartbeats": 11,
     "a rollback after a second harm, which is checked too": 6,

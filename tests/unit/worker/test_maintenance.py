@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -31,6 +33,28 @@ def test_a_periodic_task_outlives_an_error(error: Exception) -> None:
     finally:
         stopping.set()
         task.thread.join()
+
+
+@pytest.mark.parametrize("logs", [True, False])
+def test_a_process_ends_with_its_periodic_task(monkeypatch: pytest.MonkeyPatch, logs: bool) -> None:
+    signals: list[int] = []
+
+    def work() -> None:
+        # An error that can be logged is only logged, unless a plugin has broken logging.
+        raise SystemExit if logs else RuntimeError("broken")
+
+    def break_log(*_: Any) -> None:
+        raise RuntimeError("replaced by a plugin")
+
+    monkeypatch.setattr(os, "kill", lambda _, number: signals.append(number))
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    monkeypatch.setattr(maintenance.log, "exception", break_log)
+    task = _Task("test", work, lambda: True)
+    task.thread.start()
+    task.thread.join(120)
+
+    assert not task.thread.is_alive()
+    assert signals == [signal.SIGTERM]
 
 
 def test_a_sweep_that_ends_after_the_stop_does_not_hold_up_the_process(
