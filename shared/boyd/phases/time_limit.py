@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
+from signal import ITIMER_REAL, setitimer  # a plugin may replace what the module names
 from typing import Any
 
 from boyd.errors import Overrun
@@ -91,9 +92,7 @@ def call_all(calls: Sequence[TimedCall], width: int = 64) -> list[CallOutcome]:
 
 def call_in_turn(calls: Sequence[TimedCall]) -> list[CallOutcome]:
     """Run *calls* one after the other in this thread, if it is the main one."""
-    return [
-        _outcome(partial(call, timed_call.function, timed_call.timeout)) for timed_call in calls
-    ]
+    return [_outcome(partial(call, each.function, each.timeout)) for each in calls]
 
 
 class _ThreadPool:
@@ -237,9 +236,9 @@ def _call_with_alarm(function: Callable[[], Any], timeout: float) -> Any:
 
     # `signal.signal` also searches its enumerations for each handler, which takes longer.
     before = set_handler(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, timeout)
+    setitimer(ITIMER_REAL, timeout)
     try:
         return contain(function)
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        setitimer(ITIMER_REAL, 0)
         set_handler(signal.SIGALRM, before)
