@@ -430,6 +430,76 @@ def test_a_statement_that_is_refused_is_no_outage(lab: Lab, archive: Archive) ->
     assert access.ask(lambda reader: reader.by_number("test", 3)) is not None
 
 
+@pytest.mark.parametrize("by", ["removed", "replaced"])
+def test_an_archive_whose_file_is_gone_says_so_and_begins_another(
+    lab: Lab, tmp_path: Path, by: str
+) -> None:
+    url, file = sqlite(tmp_path), tmp_path / "archive.db"
+    archive, others = Archive(url, lab.whole), ArchiveAccess(url)
+    archive.copy()
+    assert others.ask(lambda reader: reader.by_number("test", 3)) is not None
+    file.rename(tmp_path / "moved.db")
+    if by == "replaced":
+        file.touch()
+    [failure, *_] = follow(Archiving(lab.whole, lab.whole, archive.database, 1e9))
+
+    assert "was removed or replaced" in str(failure)
+    assert others.ask(lambda reader: reader.by_number("test", 3)) is not None
+    assert file.stat().st_mode & 0o077 == 0 or by == "replaced"
+    archive.close()
+    others.close()
+
+
+def test_a_database_that_is_emptied_gets_its_tables_again(lab: Lab, archive: Archive) -> None:
+    archive.copy()
+    with archive.database.begin() as connection:
+        metadata.drop_all(connection)
+        connection.execute(text("DROP TABLE alembic_version"))
+    archiving = Archiving(lab.whole, lab.whole, archive.database, 1e9)
+    archiving._upgraded = True
+    follow(archiving)
+
+    assert archive.count("iteration") == 6
+
+
+def follow(archiving: Archiving) -> list[Exception]:
+    """Run it until it has copied something; the failures before."""
+    failures: list[Exception] = []
+    record = archiving._record_failure
+
+    def note(error: Exception) -> None:
+        failures.append(error)
+        record(error)
+
+    archiving._record_failure = note  # type: ignore[method-assign]
+    thread = threading.Thread(target=archiving.run)
+    thread.start()
+    try:
+        wait_until(lambda: archiving._status.copied)
+    finally:
+        archiving.stop()
+        thread.join()
+    return failures
+
+
+def test_a_damaged_record_is_refused_and_hides_no_other(lab: Lab, archive: Archive) -> None:
+    archive.copy()
+    with archive.database.begin() as connection:
+        connection.execute(
+            text(
+                "UPDATE bodies SET body = :body WHERE key ="
+                " (SELECT key FROM records WHERE kind = 'iteration' ORDER BY key LIMIT 1)"
+            ),
+            {"body": b"damaged"},
+        )
+    lab.client.flushall()
+    past = archive.past
+
+    with pytest.raises(ArchiveRefused, match="a record of the archive is damaged"):
+        past.get("1")
+    assert past.get("2") is not None
+
+
 @pytest.mark.long
 def test_a_database_that_knows_no_encoding_keeps_every_text(
     lab: Lab, postgresql_server: PostgreSQL

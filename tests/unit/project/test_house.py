@@ -104,6 +104,7 @@ LIBRARY = {
     "replay: constants of observers in tables, classes and helpers": 39,
     "harm that stands if no later check can tell": 13,
     "answers of plugins without end, slips that errors name, times that no clock can add": 73,
+    "an archive whose file or tables are replaced while it runs, damaged records": 31,
 }
 #: The most modules in all packages; a feature that needs more adds a line that names it.
 MODULES = {

@@ -234,6 +234,10 @@ class Archiving(WorkFollower[ArchiveStatus]):
             self._purge_at = time.monotonic() + PURGE
             log.debug("removed %d records that are too old", self._copier.purge())
 
+    def _record_failure(self, error: Exception) -> None:
+        self._upgraded = False  # afterwards it may be an empty database
+        super()._record_failure(error)
+
     def _work(self, agent_id: str, investigations: Sequence[str] | None) -> int:
         complete = investigations is None
         return self._copier.copy(agent_id, completely=complete, investigations=investigations or ())

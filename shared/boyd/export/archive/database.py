@@ -76,8 +76,15 @@ class Packed(TypeDecorator[str]):
         return None if value is None else zlib.compress(value.encode(errors="replace"), 1)
 
     def process_result_value(self, value: bytes | None, dialect: Dialect) -> str | None:
-        """Decompress."""
-        return None if value is None else zlib.decompress(value).decode()
+        """Decompress.
+
+        Raises:
+            ArchiveRefused: the disk has damaged it.
+        """
+        try:
+            return None if value is None else zlib.decompress(value).decode()
+        except (zlib.error, UnicodeDecodeError) as error:
+            raise ArchiveRefused(f"a record of the archive is damaged: {error}") from None
 
 
 #: Names compare by code point in both databases, whatever the locale.
@@ -164,6 +171,9 @@ class Database:
         self._url = _parse_url(url)
         self.is_sqlite = self._url.get_backend_name() == "sqlite"
         self._writes = writes
+        path = self._url.database or ":"
+        self._path = Path(path) if self.is_sqlite and not path.startswith((":", "file:")) else None
+        self._opened: tuple[int, int] | None = None
         try:
             options = _sqlite_options() if self.is_sqlite else _postgresql_options(writes)
             self._engine = create_engine(self._url, **options)
@@ -187,6 +197,7 @@ class Database:
         Raises:
             ArchiveUnavailable: the database did not do what was asked; nothing was changed.
         """
+        self._follow_file()
         with translate_errors(), self._engine.begin() as connection:
             if not self.is_sqlite:
                 connection.exec_driver_sql(_BEGIN_WRITING if self._writes else _BEGIN_READING)
@@ -229,10 +240,27 @@ class Database:
 
     def _make_private(self) -> None:
         """Create the file of an SQLite database for its owner only; its other files follow it."""
-        path = self._url.database
-        if self.is_sqlite and path and not path.startswith((":", "file:")):
+        if self._path is not None:
             with suppress(OSError):  # the first connection tells what is wrong
-                Path(path).touch(mode=0o600)
+                self._path.touch(mode=0o600)
+
+    def _follow_file(self) -> None:
+        """Open the file of an SQLite database again after another has taken its place.
+
+        Raises:
+            ArchiveUnavailable: a writer has written into one that nobody will read.
+        """
+        if self._path is None:
+            return
+        before, self._opened = self._opened, None
+        with suppress(OSError):
+            status = self._path.stat()
+            self._opened = status.st_dev, status.st_ino
+        if before in (None, self._opened):
+            return
+        self._engine.dispose()
+        if self._writes:
+            raise ArchiveUnavailable("the file of the archive was removed or replaced")
 
     def _check_encoding(self) -> None:
         if self.is_sqlite:
