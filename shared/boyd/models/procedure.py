@@ -157,6 +157,10 @@ class WaveTarget(KeptModel):
         return self.item if isinstance(self.item, str) else json.dumps(self.item)
 
 
+#: The states of targets whose effect lasts while their step is undone.
+_IN_EFFECT: tuple[TargetState, ...] = ("done", "not effective", "worse", "left", "stuck")
+
+
 class WaveProgress(KeptModel):
     """The progress of a step over its targets, a few seconds old at most while it runs.
 
@@ -196,6 +200,15 @@ class WaveProgress(KeptModel):
     def failures(self) -> int:
         """The number of targets that did not become as they should."""
         return self.count("failed", "not effective", "worse", "unknown")
+
+    @property
+    def remains(self) -> str:
+        """The targets whose effect was not undone, as in `1 of 3 targets (web-1)`."""
+        number = self.count(*_IN_EFFECT)
+        labels = [target.label for target in self.problems if target.state in _IN_EFFECT][:5]
+        others = [f"{number - len(labels)} others"] if labels and number > len(labels) else []
+        names = f" ({', '.join([*labels, *others])})" if labels else ""
+        return f"{number} of {number + self.count('undone')} targets{names}"
 
     @property
     def over(self) -> int:
@@ -299,17 +312,21 @@ class ProcedureRecord(Model):
     @property
     def compensated(self) -> list[str]:
         """The ids of the steps that were compensated, the latest first."""
-        return self._list_compensations(done=True)
+        return [id for id, _ in self._list_compensations(done=True)]
 
     @property
     def steps_left(self) -> list[str]:
-        """The ids of the steps whose compensation was begun and is not done, the latest first."""
-        return self._list_compensations(done=False)
+        """The steps whose compensation was begun and is not done, the latest first.
 
-    def _list_compensations(self, *, done: bool) -> list[str]:
-        pairs = zip(self.steps, self.progress, strict=False)
-        fates = [(step.id, progress.compensation) for step, progress in pairs]
-        return [id for id, fate in fates[::-1] if fate and (fate.state == "done") is done]
+        Each is an id, or `patch for 1 of 3 targets (web-1)` if it was begun for many.
+        """
+        pairs = self._list_compensations(done=False)
+        return [f"{id} for {wave.remains}" if wave and wave.back else id for id, wave in pairs]
+
+    def _list_compensations(self, *, done: bool) -> list[tuple[str, WaveProgress | None]]:
+        pairs = [*zip(self.steps, self.progress, strict=False)][::-1]
+        fates = [(step.id, it.wave, it.compensation) for step, it in pairs]
+        return [(id, wave) for id, wave, fate in fates if fate and (fate.state == "done") is done]
 
     @property
     def summary(self) -> str:

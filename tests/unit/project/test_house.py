@@ -94,7 +94,7 @@ LIBRARY = {
     "names of principals, groups and keys without characters that nobody sees": 31,
     "defaults that are approved as they are shown": 29,
     "jobs that workers only hand over to each other": 36,
-    "procedures that stop on the way back: why they failed, and what is left": 16,
+    "procedures that stop on the way back: why they failed, and what is left": 34,
     "tags in prompts that no result can forge": 10,
     "findings that carry since when they have lasted": 11,
     "a worker that enters the next phase as it leaves the last": 165,

@@ -235,13 +235,14 @@ def test_targets_that_cannot_be_undone_wait_for_a_person() -> None:
     broken = ProcedureStep(id="broken", action="p:broken")
     record = fleet.start(HOSTS[:3], [broken], at_once=1)
     assert record.state == "stopped"
-    assert record.reason == "undoing step patch: not undone (web-1: OSError: gone)"
+    assert record.reason == "undoing step patch: 1 of 3 not undone (web-1: OSError: gone)"
     assert fleet.done[3:] == [f"undo web-{n}" for n in (2, 1, 0)]
 
     assert fleet.lab.store.procedures.resume(record.id, "go on", ANN) == "ok"
     record = fleet.go_on()
     undone = record.progress[0].compensation
     assert (record.state, undone and undone.state) == ("failed", "left")
+    assert (record.reason or "").endswith("; not undone: patch for 1 of 3 targets (web-1)")
 
 
 def test_an_action_of_its_own_undoes_each_target_and_is_repeated_if_a_person_orders_it() -> None:

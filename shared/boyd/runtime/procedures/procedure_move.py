@@ -406,10 +406,11 @@ class ProcedureMove:
                 waves.undo(self._undo_queue(index))
             self._write(fields)
             return Later(_WATCH)
-        if not progress.count("stuck"):
+        if not (stuck := progress.count("stuck")):
             self._write({**fields, **self._compensation_field(index, compensation, state="done")})
             return Later(0, queue=queues.ACT)
-        detail = _short(_list(progress, "not undone", "stuck"))
+        number = f"{stuck} of {progress.count('stuck', 'left', 'undone')} not undone"
+        detail = _short(_list(progress, number, "stuck"))
         return self._stop_undoing(index, compensation, detail, state="failed", detail=detail)
 
     def _undo(self, index: int, compensation: StepCompensation) -> Done | Later:
