@@ -13,7 +13,7 @@ from pydantic import BaseModel, model_validator
 from boyd import Agent, Plugin, hook
 from boyd.errors import PluginError
 from boyd.models import Autonomy, Observation
-from boyd.phases.time_limit import TimedCall, call_all
+from boyd.phases.time_limit import TimedCall, call, call_all
 from boyd.plugin import Action, Endpoint, Observer, Orienter, Strategy, Tool
 from boyd.plugin.components import Component
 from boyd.plugin.hooks import SPECIFICATIONS, YIELDING
@@ -276,3 +276,14 @@ def test_a_guard_that_returns_no_instead_of_raising_blocks_the_action(answer: ob
     assert "raise Veto to stop the action" in str(result.error)
     assert decided.decision is not None
     assert decided.decision.is_no_op
+
+
+def test_a_function_that_replaces_the_timer_neither_fails_nor_hinders_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def replace() -> int:
+        monkeypatch.setattr(signal, "setitimer", None)
+        return 1
+
+    assert call(replace, 60) == 1
+    assert call(lambda: 2, 60) == 2
