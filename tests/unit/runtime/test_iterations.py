@@ -128,6 +128,25 @@ def test_a_worker_that_drains_leaves_the_next_step_to_others() -> None:
     assert len(does.calls) == 1
 
 
+def test_a_worker_that_is_told_to_stop_as_it_goes_on_runs_that_one_step() -> None:
+    does = Recorder()
+    lab = Lab(agent(sees("o", seen()), chooses(choice()), does.action()))
+    stops: list[bool] = []
+
+    def may_take(queue: str) -> bool:
+        # The signal comes between the answer and the script that leaves decide and enters act.
+        if queue != "act":
+            return not stops
+        stops.append(True)
+        return True
+
+    lab.engine.settings = replace(lab.engine.settings, may_take=may_take)
+    lab.steps = IterationSteps(lab.engine)
+
+    assert _phases_sent(lab) == ["start", "complete"]
+    assert len(does.calls) == 1
+
+
 def test_a_worker_that_could_take_them_leaves_several_batches_to_all() -> None:
     lab = Lab(agent(sees("o", seen()), sees("p", seen())))
     lab.engine.settings = replace(
