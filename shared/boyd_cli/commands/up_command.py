@@ -9,9 +9,10 @@ import signal
 import socket
 import sys
 import time
+import tomllib
 import webbrowser
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
@@ -250,7 +251,7 @@ def _run(settings: Settings, supervisor: Supervisor, agents: list[str], announce
     url = settings.redis_url
     assert url is not None
     store = Store(connect(url))
-    watch = _Watch(store, agents, settings.state_dir)
+    watch = _Watch(store, agents, settings)
     api_url = _local_url(settings.api)
     key = _own_key(store, settings.state_dir)
     if CAN_FORK:
@@ -391,18 +392,59 @@ _NEWS = {
 }
 
 
+class AgentFiles:
+    """Tells when agent files, or plugins in their folders, are no longer those that run."""
+
+    def __init__(self, references: Sequence[str]) -> None:
+        self._files = [Path(name) for name in references if name.endswith(".toml")]
+        self._folders = [folder for file in self._files for folder in _plugin_folders(file)]
+        self._stamps = self._read()
+
+    def look(self) -> None:
+        """Print which files have changed since the last call."""
+        before, self._stamps = self._stamps, self._read()
+        either = [*self._stamps, *(before.keys() - self._stamps.keys())]
+        changed = [str(path) for path in either if before.get(path) != self._stamps.get(path)]
+        if changed:
+            verb = "has" if len(changed) == 1 else "have"
+            output.say(
+                f"{' and '.join(changed)} {verb} changed: what runs is as before, "
+                "until you stop this with Ctrl-C and start it again"
+            )
+
+    def _read(self) -> dict[Path, tuple[int, int]]:
+        """Modification times and sizes of the files that exist."""
+        stamps = {}
+        plugins = [path for folder in self._folders for path in sorted(folder.glob("*.py"))]
+        for path in (*self._files, *plugins):
+            with suppress(OSError):
+                state = path.stat()
+                stamps[path] = (state.st_mtime_ns, state.st_size)
+        return stamps
+
+
+def _plugin_folders(file: Path) -> list[Path]:
+    try:
+        folder = tomllib.loads(file.read_text()).get("plugins_dir")
+    except (OSError, ValueError):
+        return []  # whoever loads the agent says why
+    return [file.parent / folder] if isinstance(folder, str) else []
+
+
 class _Watch:
     """Prints a line for each finished iteration, answer of a person, and what follows from it."""
 
-    def __init__(self, store: Store, agents: list[str], state: Path) -> None:
+    def __init__(self, store: Store, agents: list[str], settings: Settings) -> None:
         self._store = store
-        self._state = state
+        self._state = settings.state_dir
+        self._files = AgentFiles(settings.agents)
         self._key_checked_at = time.monotonic()
         self._events = store.events(agents)
         self._answers = True
 
     def look(self) -> None:
         """Print what has happened since the last call."""
+        self._files.look()
         try:
             for agent_id, event in self._events.wait(0):
                 if event.kind in ("iteration.completed", "iteration.failed"):

@@ -1,0 +1,54 @@
+"""What `boyd up` says besides what its agents do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from boyd_cli.commands.up_command import AgentFiles
+
+
+@pytest.fixture
+def agent_file(tmp_path: Path) -> Path:
+    """An agent file with a folder of plugins."""
+    (tmp_path / "plugins").mkdir()
+    (tmp_path / "plugins" / "hello.py").write_text("")
+    (tmp_path / "agent.toml").write_text('plugins_dir = "plugins"')
+    return tmp_path / "agent.toml"
+
+
+def test_up_says_once_that_an_edit_does_not_count_before_it_is_started_again(
+    agent_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = AgentFiles([str(agent_file), "module:agent"])
+    files.look()
+    assert capsys.readouterr().out == ""
+
+    agent_file.write_text("broken = [")
+    files.look()
+    files.look()
+    (said,) = capsys.readouterr().out.splitlines()
+    assert said.startswith(f"{agent_file} has changed: what runs is as before, until you stop")
+
+
+def test_up_notices_plugins_that_come_change_or_go(
+    agent_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = AgentFiles([str(agent_file)])
+    plugin = agent_file.parent / "plugins" / "hello.py"
+    plugin.write_text("changed")
+    files.look()
+    assert f"{plugin} has changed" in capsys.readouterr().out
+    plugin.rename(plugin.with_name("other.py"))
+    files.look()
+    assert f"other.py and {plugin} have changed" in capsys.readouterr().out
+
+
+def test_up_notices_that_an_agent_file_is_gone(
+    agent_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = AgentFiles([str(agent_file)])
+    agent_file.unlink()
+    files.look()
+    assert f"{agent_file} has changed" in capsys.readouterr().out
