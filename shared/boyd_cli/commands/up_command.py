@@ -11,7 +11,7 @@ import sys
 import time
 import tomllib
 import webbrowser
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from http import HTTPStatus
@@ -40,7 +40,7 @@ from boyd.embedded.state_folder import (
 )
 from boyd.embedded.supervisor import Supervisor
 from boyd.errors import INIT_FAILED, BoydError, ConfigError, StoreError
-from boyd.models import SCOPES
+from boyd.models import SCOPES, Event
 from boyd.models.responses import LoginLink, NewKey
 from boyd.settings.process_settings import ApiSettings, Settings
 from boyd.store import Store, connect, mask_url, translate_errors
@@ -388,8 +388,14 @@ def _answers(api_url: str) -> bool:
 #: Events that `boyd up` prints beside iterations: answers of people, executions and verdicts.
 _NEWS = {
     *("approval.approved", "approval.denied", "approval.withdrawn", "approval.expired"),
-    *("approval.executed", "call.executed", "execution.verified"),
+    *("approval.executed", "call.executed", "execution.verified", "procedure.executed"),
 }
+
+
+def is_news(event: Event) -> bool:
+    """Check whether to print an event; of procedures on their way only that they are stopped."""
+    is_stopped = str(event.data.get("progress", "")).startswith("stopped")
+    return event.kind in _NEWS or (event.kind == "procedure.changed" and is_stopped)
 
 
 class AgentFiles:
@@ -441,6 +447,7 @@ class _Watch:
         self._key_checked_at = time.monotonic()
         self._events = store.events(agents)
         self._answers = True
+        self._latest: tuple[str, Mapping[str, object]] | None = None
 
     def look(self) -> None:
         """Print what has happened since the last call."""
@@ -452,7 +459,8 @@ class _Watch:
                     result = history.get(int(str(event.data["iteration"])))
                     if result:
                         output.say(iteration_view.paint_iteration(result))
-                elif event.kind in _NEWS:
+                elif is_news(event) and (agent_id, event.data) != self._latest:
+                    self._latest = (agent_id, event.data)
                     output.say(event_view.plain_line(agent_id, event))
             self._keep_key()
             self._answers = True

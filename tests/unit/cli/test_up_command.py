@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from boyd_cli.commands.up_command import AgentFiles
+from boyd.models import Event, utc_now
+from boyd_cli.commands.up_command import AgentFiles, is_news
 
 
 @pytest.fixture
@@ -52,3 +53,12 @@ def test_up_notices_that_an_agent_file_is_gone(
     agent_file.unlink()
     files.look()
     assert f"{agent_file} has changed" in capsys.readouterr().out
+
+
+def test_of_a_procedure_up_tells_that_it_is_stopped_and_its_end() -> None:
+    def event(kind: str, **data: str) -> Event:
+        return Event(id="1-0", kind=kind, at=utc_now(), data={"procedure": "call:1", **data})
+
+    assert not is_news(event("procedure.changed", progress="running, step 1 of 2"))
+    assert is_news(event("procedure.changed", progress="stopped, step 1 of 2"))
+    assert is_news(event("procedure.executed", state="succeeded"))
