@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 
 #: Spaces between two columns.
 GAP = 2
-#: The widest cell that others are padded to in a pipe; a longer one shifts the rest of its row.
-_ALIGNED = 40
+#: The widest cell of a text, and of an id or another word, that others are padded to in a pipe: a
+#: longer one shifts the rest of its row.
+_ALIGNED_TEXT, _ALIGNED_WORD = 40, 80
 #: The least width of sentences and names; below it columns are omitted.
 _TEXT = 20
 _NAME = 12
@@ -86,6 +87,11 @@ class Column:
     kind: Kind = "whole"
     least: int = 0
     drop: int = 0
+
+    @property
+    def aligned(self) -> int:
+        """The widest cell that others are padded to in a pipe."""
+        return _ALIGNED_TEXT if self.kind in ("cut", "prose") else _ALIGNED_WORD
 
 
 def whole(name: str, drop: int = 0) -> Column:
@@ -363,10 +369,13 @@ def print_table(
         table = fit_table(columns, rows, width() - indent)
         console().print(Padding(table, (0, 0, 0, indent)))
         return
-    header = [column.name.upper() for column in _columns(columns)]
+    all_columns = _columns(columns)
+    header = [column.name.upper() for column in all_columns]
     lines = [header, *([one_line(cell) for cell in row] for row in rows)]
-    lengths = [map(len, column) for column in zip(*lines, strict=True)]
-    wide = [max((n for n in column if n <= _ALIGNED), default=0) for column in lengths]
+    wide = [
+        max(len(cell) for cell in cells if len(cell) <= column.aligned)
+        for column, cells in zip(all_columns, zip(*lines, strict=True), strict=True)
+    ]
     for line in lines:
         cells = (f"{cell:<{width}}" for cell, width in zip(line, wide, strict=True))
         say(f"{'':{indent}}{'  '.join(cells)}".rstrip())

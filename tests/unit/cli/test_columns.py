@@ -239,11 +239,19 @@ def test_an_id_stays_whole_where_there_is_room_for_little_else() -> None:
 def test_in_a_pipe_a_long_text_is_whole_but_widens_its_own_row_only(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    output.print_table(["id", "why", "by"], [["1", WHY, "ann"], ["2", "the disk is full", "bo"]])
+    columns = ["id", sentence("why"), "by"]
+    output.print_table(columns, [["1", WHY, "ann"], ["2", "the disk is full", "bo"]])
     head, long, short = capsys.readouterr().out.splitlines()
     assert long == f"1   {WHY.strip()}  ann"
     assert short == "2   the disk is full  bo"
     assert head.index("BY") == short.index("bo")
+
+
+def test_in_a_pipe_columns_of_long_ids_align(capsys: pytest.CaptureFixture[str]) -> None:
+    ids = ["compensation:approval:c32e3dd8-08f1-5aed-9b0d-90a5d4413809:drain", "loop:1.6a95fcdb9"]
+    output.print_table([whole("procedure"), "state"], [[id, "stopped"] for id in ids])
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert {line.index("stopped") for line in lines} == {head.index("STATE")}
 
 
 def test_times_in_columns_are_short() -> None:
