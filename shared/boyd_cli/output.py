@@ -89,7 +89,7 @@ class Column:
     drop: int = 0
 
     @property
-    def aligned(self) -> int:
+    def alignment(self) -> int:
         """The widest cell that others are padded to in a pipe."""
         return _ALIGNED_TEXT if self.kind in ("cut", "prose") else _ALIGNED_WORD
 
@@ -373,7 +373,7 @@ def print_table(
     header = [column.name.upper() for column in all_columns]
     lines = [header, *([one_line(cell) for cell in row] for row in rows)]
     wide = [
-        max(len(cell) for cell in cells if len(cell) <= column.aligned)
+        max(len(cell) for cell in cells if len(cell) <= column.alignment)
         for column, cells in zip(all_columns, zip(*lines, strict=True), strict=True)
     ]
     for line in lines:

@@ -194,8 +194,8 @@ def _procedures(page: PageRequest) -> list[ReadProcedure]:
     """List the latest procedures, then older stopped ones, those for the reader first."""
     latest = page.ctx.agent.store.procedures.all(_PROCEDURES)
     stops = sorted(read_stops(page, page.agent_id), key=lambda stop: stop.no_resume != "")
-    shown = [*(ReadProcedure.of(page, record) for record in latest), *stops[:_PROCEDURES]]
-    return list({it.record.id: it for it in shown}.values())
+    rows = [*(ReadProcedure.of(page, record) for record in latest), *stops[:_PROCEDURES]]
+    return list({it.record.id: it for it in rows}.values())
 
 
 def _holder(status: LoopStatus, record: Record | None) -> str:

@@ -1,4 +1,4 @@
-"""What `boyd up` says besides what its agents do."""
+"""Lines that `boyd up` prints besides those of iterations."""
 
 from __future__ import annotations
 
