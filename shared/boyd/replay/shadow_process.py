@@ -234,12 +234,14 @@ class _Judging:
         task = self._task
         use_reader(ReferencesOnly())
         agent = load_agent(task.agent, task.plugins, task.options)
+        # As in a worker, before plugins are initialized: that may change their objects.
+        build = agent.build
         self._shadow = Shadow(agent)
         self._past = CarriedPast() if self._task.closed_loop else None
         self._shadow.init_plugins()
         # Calendars are read now: once it judges, no file is opened any more.
         list(agent.rules.problems())
-        return ShadowHello(agent_id=agent.id, build=agent.build.id, code=code_of(agent))
+        return ShadowHello(agent_id=agent.id, build=build.id, code=code_of(agent))
 
     def serve(self, lines: Iterable[str], out: IO[str]) -> None:
         """Answer each portion of records."""

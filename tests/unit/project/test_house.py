@@ -102,6 +102,7 @@ LIBRARY = {
     "replay: lines of a bounded length, and chance that only others use": 40,
     "replay: what code of the agent beside its plugins keeps": 32,
     "replay: constants of observers in tables, classes and helpers": 39,
+    "replay: what observers name in objects, attributes, defaults and decorators": 158,
     "harm that stands if no later check can tell": 13,
     "answers of plugins without end, slips that errors name, times that no clock can add": 73,
     "an archive whose file or tables are replaced while it runs, damaged records": 31,
