@@ -81,6 +81,12 @@ _PARTICLE_VERBS = """
 """
 #: Verbs with which "up" and "down" are no states, as in "set up".
 PARTICLE_VERBS = frozenset(_PARTICLE_VERBS.split())
+#: States as something that happens, as in "it completes", which is no fact yet.
+EVENTS = frozenset(
+    word
+    for word in STATES
+    if word.endswith("s") and STATES.get(re.sub("e?s$", "ed", word)) == STATES[word]
+)
 #: Prefixes that turn a word into its opposite.
 UN = ("un", "in", "im", "non", "non-", "dis")
 
@@ -107,13 +113,15 @@ OPEN = re.compile(
     r"\b(?:will|won't|shall|going to|about to|plan|plans|planned|planning|schedul\w+|tomorrow|"
     r"upcoming|next (?:week|month|year|day|night|time)|to-?do|intend\w*|propos\w+|whether|"
     r"dry[- ]run|simulat\w+|hypothetical\w*|wird|werden|sera|será|будет)\b|\w'll\b|"
-    r"\[ \]|[\u2717\u2718\u274c]"
+    # Boxes to tick, signs of failure, and tags of a tone, as in "It is up /s".
+    r"\[ \]|[\u2717\u2718\u274c\u26a0\u2620]|\s/(?:s|j|sarc\w*)\W*$|"
+    r"[\U0001f44e\U0001f534\U0001f6ab\U0001f6d1\U0001f602\U0001f609\U0001f643\U0001f644\U0001f923]"
 )
 _HEDGE_LINES = r"""
     would|wouldn't|should|shouldn't|could|couldn't|can|may(?! \d)|might|must|needs? to|
     has to|have to|to be|expect\w*|wanted|desired|wait\w*|until(?! (?:\w+ )?\d)|unless|soon|
     not yet|perhaps|almost|partly|partially|half|some|most|few|only|or|either|in progress|being|
-    rarely|seldom|sometimes|occasionally|
+    from (?:\w+ )?(?:19|20)\d\d|rarely|seldom|sometimes|occasionally|
     starting|used to|related-to|how to|named|test|tests|instead|rather|skip\w*|rolled back|reverted|
     close to|(?:all|every\w*)(?: \w+)? but|
     [1-9]\d* (?:\w+ )?(?:failed|missing|skipped|remaining|left|to go)
@@ -127,7 +135,11 @@ CONDITIONS = re.compile(
     r"^\W*(?:please |then )?(?:make sure|ensure|check|verify|assert|confirm|let|see|read)\b"
 )
 #: What tells that a state may have ended.
-PAST = re.compile(r"\b(?:was|were|war|waren|était|étaient|estaba)\b")
+PAST = re.compile(r"\b(?:was|were|had|war|waren|gewesen|était|étaient|estaba)\b")
+#: What tells that a state has yet to come.
+IN_A_WHILE = re.compile(
+    r"\bin (?:an?|\d{1,9}) ?(?:s|sec|second|m|min|minute|h|hour|day|week|month|year)s?\b"
+)
 #: A sentence that asks: it ends so, or begins so.
 QUESTION = re.compile(
     r"[?\uff1f\u061f]\s*[\"')]*$|^\W*(?:is|are|was|were|has|have|does|did|do|can|could|should|will|would|"
@@ -151,6 +163,10 @@ UNDONE = re.compile(
 )
 #: Percentages, except all of it.
 PARTIAL = re.compile(r"\b(?!100\b)\d{1,9}(?:\.\d{1,9}){0,2} {1,2}percent\b")
+#: A share that is written as a number.
+FRACTION = re.compile(r"(?<![\w.-])0?\.\d{1,9}(?! ?\w*s\b)(?=\s+[a-z])")
+#: A status of HTTP that tells of an error.
+ERROR_STATUS = re.compile(r"(?<!port )(?<!on )(?<!in )(?<!to )(?<![\w.:-])[45]\d\d(?=\W*$)")
 
 _VERBS = """
     is are was were be been has have had does did do isn't aren't wasn't weren't hasn't haven't

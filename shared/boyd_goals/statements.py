@@ -34,9 +34,10 @@ from boyd_goals.criteria import (
 
 _QUOTED = re.compile(r"\"[^\"\s]*\s[^\"]*\"|(?<!\w)'[^'\s]*\s[^']*'(?!\w)")
 _NAMED = re.compile(r"\"[^\"\s]+\"")
-_SENTENCES = re.compile(r"(?<=[.!?;\u061f])\s+|(?<=[\u3002\uff01\uff1f])|\u0964")
+_SENTENCES = re.compile(r"(?<=[.!?;\u061f])\s+(?!\()|(?<=[\u3002\uff01\uff1f])|\u0964")
 _CONTRASTS = re.compile(r"\b(?:but|however|although|though|whereas|which|who)\b", re.IGNORECASE)
 _DENIAL = re.compile(r"\W*not (?:an?|the|in|on|at)\b", re.IGNORECASE)
+_ASIDE = re.compile(r"\(([^()]*)\)")
 _PAUSES = re.compile(r"([,()\[\]]|\band\b)", re.IGNORECASE)
 _PART_OF = re.compile(r"\b(\d+)\s*(?:of|out of|/)\s*(?:the )?(\d+)\b")
 #: A number of what was named before, as in "3 replicas, 2 are ready".
@@ -369,25 +370,35 @@ def _supports(criterion: Criterion, statement: Statement) -> bool:
         return False
     if any(word in words_of.BAD and word not in criterion.words for word in bases):
         return False
-    if _is_past(criterion, statement) or _has_strange_word(criterion, statement):
+    failure = words_of.ERROR_STATUS.search(low)
+    if failure and failure[0] not in criterion.text:
+        return False
+    if _is_not_now(criterion, statement) or _has_strange_word(criterion, statement):
         return False
     return _compares(criterion, low) and not _has_other_subject(criterion, statement)
 
 
-def _is_past(criterion: Criterion, statement: Statement) -> bool:
-    """True if something was in a state, as in "it was up"; "it was closed" says that it is."""
+def _is_not_now(criterion: Criterion, statement: Statement) -> bool:
+    """True if something was or will be in a state; "it was closed" says that it is."""
     low = statement.text.casefold()
-    if not criterion.states or not words_of.PAST.search(low):
+    if not criterion.states:
         return False
-    return not any(token.endswith("ed") for token in split_tokens(low))
+    tokens = split_tokens(low)
+    if words_of.PAST.search(low) or words_of.IN_A_WHILE.search(low):
+        return not any(token.endswith("ed") for token in tokens)
+    # "It completes at noon" is a plan, "it completed at noon" is not.
+    return any(token in words_of.EVENTS and token not in criterion.text for token in tokens)
 
 
 def _has_strange_word(criterion: Criterion, statement: Statement) -> bool:
     """True if a word in or beside a claim may take it back, as in "presumably it is up"."""
+    asides = {
+        clause for aside in _ASIDE.findall(statement.sentence) for clause in _clauses_of(aside)
+    }
     for clause in _clauses_of(statement.sentence):
         is_own = clause == statement.text
         part = statement._replace(text=_plain_text(clause))
-        if is_own or not has_verb(clause) or _goes_on(part):
+        if is_own or clause in asides or not has_verb(clause) or _goes_on(part):
             if _DENIAL.match(clause) and not is_own:
                 continue
             if any(
@@ -437,7 +448,7 @@ def _is_partial(criterion: Criterion, statement: Statement) -> bool:
     """True if a statement holds for a part only, or the criterion wants it for all."""
     low = statement.text.casefold()
     shares = _PART_OF.findall(low)
-    if any(part != whole for part, whole in shares):
+    if any(part != whole for part, whole in shares) or words_of.FRACTION.search(low):
         return True
     wants_all = not words_of.ALL.isdisjoint(split_tokens(criterion.text))
     return wants_all and not shares and words_of.ALL.isdisjoint(split_tokens(low))
