@@ -79,6 +79,7 @@ LIBRARY = {
     "no process that counts as dead while Redis refuses its heartbeats": 10,
     "the history of a target: anomalies whose plugin cannot look": 53,
     "a rollback after a second harm, which is checked too": 4,
+    "targets whose workers were lost after the ledger had their outcome, or a job was left": 18,
     "a step that was done by the last worker of a procedure that is given up": 2,
     "replay: where iterators stand, on each release of Python": 6,
     "denials that hold, and outcomes that overtake messages about them": 31,

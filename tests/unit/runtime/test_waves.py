@@ -276,6 +276,20 @@ def test_a_freeze_halts_it_until_a_person_resumes_it() -> None:
     assert fleet.done == HOSTS
 
 
+def test_a_target_begins_anew_whatever_its_last_job_has_left() -> None:
+    fleet = Fleet()
+    fleet.fails = {"web-1": OSError("no space")}
+    record = fleet.start(at_once=1)
+    assert record.state == "stopped"
+
+    # The end of a job that was cancelled was lost.
+    job = f"boyd:{{test}}:target:{record.id}:patch@0"
+    fleet.lab.client.hset(job, mapping={"cancelled": 1, "executionState": "running"})
+    assert fleet.lab.store.procedures.cancel(record.id, ANN) == "ok"
+    assert fleet.go_on().state == "cancelled"
+    assert fleet.done == ["web-0", "web-1", "undo web-0"]
+
+
 def test_a_freeze_on_the_way_back_waits_for_a_person_too() -> None:
     fleet = Fleet()
     frozen: list[str] = []

@@ -39,6 +39,14 @@ _OVER = Done("succeeded", 0.0)
 _RECHECK = 300.0
 #: Seconds between attempts after an unexpected error, and their number.
 _RETRY, _TRIES = 10.0, 3
+#: The ends of targets in the middle of something whose workers were lost again and again.
+_GIVEN_UP: dict[TargetState, TargetState] = {
+    "running": "failed",
+    "asked": "failed",
+    "verifying": "not effective",
+    "undoing": "stuck",
+    "undo asked": "stuck",
+}
 #: The longest reason that is kept of a target.
 _MAX_REASON = 300
 
@@ -222,15 +230,21 @@ class _Target:
     # Back
 
     def _undo(self) -> Done | Later:
-        done = StepProgress(state="done", execution=self._target.execution, took_effect=True)
-        name = self._steps.compensation_name(self._step, done, self._target.tries)
+        name = self._undo_name()
         if name is None:
             return self._end("left", "nothing undoes it")
         undone = StepCompensation(state="running", execution=name, tries=self._target.tries)
         try:
-            return self._take_undo(self._steps.undo(self._step, done, undone))
+            return self._take_undo(self._steps.undo(self._step, self._done, undone))
         except MissingValue as error:
             return self._end("stuck", str(error))
+
+    @property
+    def _done(self) -> StepProgress:
+        return StepProgress(state="done", execution=self._target.execution, took_effect=True)
+
+    def _undo_name(self) -> str | None:
+        return self._steps.compensation_name(self._step, self._done, self._target.tries)
 
     def _take_undo(self, result: ActionResult) -> Done | Later:
         reason = result.error or "it failed"
@@ -245,16 +259,18 @@ class _Target:
 
     # The record
 
-    def give_up(self, reason: str) -> Done:
-        """End it after no worker took it, or each was lost."""
+    def give_up(self, reason: str) -> Done | Later:
+        """End it after no worker took it, or each was lost; what the ledger knows stands."""
         state = self._target.state
-        result = (
-            self._engine.store.executions.settle(self._execution) if state == "running" else None
-        )
-        if result is not None and result.unknown:
-            return self._end("unknown", reason, execution=self._execution)
-        ends: dict[TargetState, TargetState] = {"verifying": "not effective", "undoing": "stuck"}
-        return self._end(ends.get(state, "failed"), reason)
+        ledger = self._engine.store.executions
+        if state == "running" and (result := ledger.settle(self._execution)):
+            return self._take(result, self._execution)
+        if state == "undoing" and (result := ledger.settle(self._undo_name() or "")):
+            return self._take_undo(result)
+        is_asked = state in ("asked", "undo asked")
+        if is_asked and not self._steps.withdraw(self._target.approval or "", reason):
+            return self._take_answer()
+        return self._end(_GIVEN_UP[state], reason) if state in _GIVEN_UP else _OVER
 
     def _put_back(self, halts: str = "") -> Done:
         """Leave it as one that has not begun."""
@@ -292,8 +308,8 @@ class TargetHandler(JobHandler):
         """Retry a few times, then end the target."""
         return Later(_RETRY, {"errors": str(int(fields.get("errors", 0)) + 1), "error": reason})
 
-    def give_up(self, id: str, stuck: StuckJob) -> Done:
-        """End the target."""
+    def give_up(self, id: str, stuck: StuckJob) -> Done | Later:
+        """End the target, unless it is over or goes on by itself."""
         fence = Fence(f"target:{id}", stuck.attempt, stuck.worker)
         target = self._target(id, fence, {"queue": stuck.queue or queues.ACT})
         return target.give_up(stuck.reason) if target else _OVER

@@ -121,6 +121,8 @@ local function begin_targets(id)
   local tries = wave.mode == 'forth' and have[11] or have[12]
   for _, member in ipairs(members) do
     local name = 'target:' .. id .. '@' .. tonumber(member)
+    -- What its last job has left, if the end of that was lost: it may have been cancelled.
+    redis.call('DEL', key(name))
     place_job(name, have[5], 0)
     -- What Redis may have forgotten since the step began is not executed again.
     redis.call('HSET', key(name), 'server', wave.server)
