@@ -5,15 +5,16 @@ Each violation is a sentence.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import inf
 from typing import Any
 
 from boyd import naming
 from boyd.messaging.celery_app import JOB
 from boyd.models import ActionResult, ProcedureRecord
-from simulation.scenarios import STEPS, TICKS
+from simulation.scenarios import AT_ONCE, HOSTS, STEPS, STOP_AT, TICKS, WAVE_ENDS
 from simulation.world import BEGIN, HARMLESS, OF_PROCESSES, Answer, Effect, World
 
 #: Seconds within which an action whose only worker has crashed is reported: those that
@@ -36,6 +37,8 @@ class Judge:
         self._begins = Counter(e.execution for e in world.effects if e.kind == "begin")
         self._ends = Counter(e.execution for e in world.effects if e.kind == "end")
         self._kinds = {fault.kind for _, _, fault in world.past}
+        #: The processes whose work may have been lost.
+        self._struck = {who for _, who, fault in world.past if fault.kind in OF_PROCESSES}
         self._answers: defaultdict[str, list[tuple[str, Answer]]] = defaultdict(list)
         for answer in world.answers:
             kind, _, about = answer.about.partition(" ")
@@ -57,6 +60,7 @@ class Judge:
             *self._freezes(),
             *self._notices(),
             *self._procedures(),
+            *self._waves(),
             *self._slots(),
             *self._observers(),
             *self._late_reports(),
@@ -261,19 +265,22 @@ class Judge:
             back = [e for e in begins if e not in forward]
             if back and forward and back[0].at < forward[-1].at:
                 yield f"{forward[-1].execution} began after {back[0].execution}"
-            places = [STEPS.index(effect.target) for effect in back]
+            places = [STEPS.index(effect.target) for effect in back if effect.target in STEPS]
             if places != sorted(places, reverse=True):
                 yield f"{procedure} was undone in the order {[e.target for e in back]}"
             if isinstance(answer.value, ProcedureRecord):
                 yield from self._record_of(answer.value)
             for about, cancel in self._answers["procedure-cancel"]:
                 late = [effect for effect in forward if effect.at > cancel.at]
-                if about == procedure and cancel.value == "ok" and len(late) > 1:
+                at_once = AT_ONCE if self.world.agent.host.plugins.get("rolling") else 1
+                if about == procedure and cancel.value == "ok" and len(late) > at_once:
                     yield f"{late[-1].execution} began after its procedure was cancelled"
 
     def _record_of(self, record: ProcedureRecord) -> Iterator[str]:
         """Each step whose outcome is known was done or not, and undone or not, as is recorded."""
         for step, progress in zip(record.steps, record.progress, strict=True):
+            if step.for_each is not None:
+                continue
             name = naming.step(record.id, step.id)
             undone = progress.compensation
             doubtful = progress.tries or "a person" in (progress.detail or "")
@@ -291,6 +298,73 @@ class Judge:
                 continue
             if undone is None and (times or (record.state != "succeeded" and self._ends[name])):
                 yield f"{name} was undone {times} times, of which {record.state} says nothing"
+
+    def _waves(self) -> Iterator[str]:
+        """Targets begin wave by wave, a few at a time, and go back in reverse."""
+        for procedure, answer in self._answers["targets"]:
+            steps = naming.steps_of(procedure)
+            begins = [e for e in self.world.effects if e.kind == "begin" and e.target in HOSTS]
+            forward = [e for e in begins if e.execution.startswith(steps)]
+            back = [e for e in begins if e.execution.startswith(naming.rollback(steps))]
+            for group in (forward, back):
+                for effect in group:
+                    if len(self._in_flight(group, effect.at)) > AT_ONCE:
+                        yield f"{effect.execution} began beside {AT_ONCE} others"
+            yield from self._order(forward, back)
+            yield from self._begins_while_stopped(procedure, forward)
+            for host, state in zip(HOSTS, answer.value, strict=False):
+                yield from self._target(procedure, host, state)
+
+    def _order(self, forward: Sequence[Effect], back: Sequence[Effect]) -> Iterator[str]:
+        """A wave begins when the last one has ended; later targets are undone before earlier."""
+        for effect in forward:
+            wave = bisect_right(WAVE_ENDS, HOSTS.index(effect.target))
+            earlier = HOSTS[: (0, *WAVE_ENDS)[wave]]
+            for other in self._in_flight(forward, effect.at):
+                if other.target in earlier and "." not in other.execution:  # not repeated
+                    yield f"{effect.execution} began before {other.execution} had ended"
+        for effect in back:
+            others = [e for e in self._in_flight(back, effect.at) if e.target > effect.target]
+            others += [e for e in back if e.target > effect.target and e.at > effect.at]
+            if len(others) >= AT_ONCE:
+                yield f"{effect.execution} began before {others[-1].execution}"
+
+    def _in_flight(self, begins: Sequence[Effect], at: float) -> list[Effect]:
+        """Those of *begins* that have not ended at a time, if their process was not struck."""
+        ends = {e.execution: e.at for e in self.world.effects if e.kind == "end"}
+        return [
+            begin
+            for begin in begins
+            if begin.at <= at < ends.get(begin.execution, inf) and begin.process not in self._struck
+        ]
+
+    def _begins_while_stopped(self, procedure: str, forward: Sequence[Effect]) -> Iterator[str]:
+        """While it waits for a person nothing begins; before that, not too much has failed."""
+        stops = [answer.at for about, answer in self._answers["stopped"] if about == procedure]
+        decisions = [answer.at for about, answer in self._answers["decides"] if about == procedure]
+        failures = [e for e in self.world.effects if e.execution.startswith("failure of ")]
+        for since, stop, decision in zip((0.0, *decisions), stops, decisions, strict=False):
+            for effect in forward:
+                if stop < effect.at < decision:
+                    yield f"{effect.execution} began while {procedure} was stopped"
+            failed = [e for e in failures if since < e.at < decision]
+            if len(failed) >= STOP_AT + AT_ONCE:
+                yield f"{len(failed)} targets of {procedure} failed before it was stopped"
+
+    def _target(self, procedure: str, host: str, state: str) -> Iterator[str]:
+        """A target was executed, and undone, as its state says."""
+        name = naming.step(procedure, naming.of_target("renew", HOSTS.index(host)))
+        effects = [e for e in self.world.effects if e.target == host]
+        if any(effect.process in self._struck for effect in effects):
+            return
+        ends = [effect for effect in effects if effect.kind == "end"]
+        undone = [effect for effect in ends if effect.execution.startswith("rollback:")]
+        counts = {"done": (1, 0), "undone": (1, 1), "failed": (0, 0), "pending": (0, 0)}
+        times = (len(ends) - len(undone), len(undone))
+        if state not in counts and not self._struck:
+            yield f"{name} is {state} at the end, although no process failed"
+        elif counts.get(state, times) != times:
+            yield f"{name} is {state}, they say, was done {times[0]} times and undone {times[1]}"
 
     def _late_reports(self) -> Iterator[str]:
         """An action whose worker crashes in it is reported, although nobody else can execute it."""

@@ -57,6 +57,10 @@ INTERVAL = 2.0
 TICKS = Ticks.of("sim", INTERVAL)
 #: The steps of the procedure, in order.
 STEPS = ("drain", "renew", "fill")
+#: The targets of the procedure in waves, with the number of them after each wave, and its limits.
+HOSTS = ("a", "b", "c", "d", "e")
+WAVE_ENDS = (1, 4, 5)
+AT_ONCE = STOP_AT = 2
 
 
 class Outside:
@@ -202,6 +206,46 @@ class Farming(Plugin):
     @fill.rollback
     def _empty(self, result: Any, ctx: Context) -> None:
         OUTSIDE.work(ctx.execution_id, "fill")
+
+
+class Host(BaseModel):
+    """The params of what is done to a host."""
+
+    host: str
+
+
+class Rolling(Plugin):
+    """Renews hosts in waves; each may fail."""
+
+    id = "rolling"
+    components = (
+        Procedure(
+            name="all",
+            steps=[
+                ProcedureStep(
+                    id="renew",
+                    action="rolling:renew",
+                    params={"host": "${item}"},
+                    for_each=list(HOSTS),
+                    wave=[1, "60%"],
+                    at_once=AT_ONCE,
+                    stop_at=STOP_AT,
+                )
+            ],
+        ),
+    )
+
+    @action(target="host", timeout=20)
+    def renew(self, params: Host, ctx: Context) -> None:
+        """Replace one."""
+        if OUTSIDE.world.random.random() < 0.3:
+            OUTSIDE.note("call", f"failure of {ctx.execution_id}")
+            raise ValueError("there is no new one")
+        OUTSIDE.work(ctx.execution_id, params.host)
+
+    @renew.rollback
+    def _restore(self, params: Host, ctx: Context) -> None:
+        OUTSIDE.work(ctx.execution_id, params.host)
 
 
 class Ticking(Plugin):
@@ -585,7 +629,7 @@ def _await_item(client: Client, approval: str) -> None:
     client.watch_execution(f"approval:{approval}", result)
 
 
-# A procedure, which a person cancels; one that is stopped is resumed or cancelled.
+# A procedure, of steps or in waves, which a person cancels; a stopped one is resumed or cancelled.
 
 ORDER = "00000000-0000-4000-8000-000000000030"
 
@@ -595,14 +639,19 @@ def _farming_agents() -> tuple[Agent, ...]:
     return (Agent("sim", plugins=[Farming()]),)
 
 
-def _procedure_clients(world: World, agent: Agent) -> None:
-    Client(world, agent, "operator").start(_replace)
+@cache
+def _rolling_agents() -> tuple[Agent, ...]:
+    return (Agent("sim", plugins=[Rolling()]),)
+
+
+def _procedure_clients(action: str, world: World, agent: Agent) -> None:
+    Client(world, agent, "operator").start(partial(_order_procedure, action))
     if world.random.random() < 0.6:
         Client(world, agent, "canceller").start(_cancel_procedure)
 
 
-def _replace(client: Client) -> None:
-    request = CallRequest(kind="execute", action="farming:replace", actor=client.actor)
+def _order_procedure(action: str, client: Client) -> None:
+    request = CallRequest(kind="execute", action=action, actor=client.actor)
     client.insist(lambda: client.launcher.call(request, None, ORDER))
     procedure = naming.call(ORDER)
 
@@ -619,10 +668,20 @@ def _replace(client: Client) -> None:
 
     client.watch(f"procedure {procedure}", end_of_procedure)
 
+    def targets() -> list[str]:
+        wave = naming.wave(procedure, "renew")
+        each = [client.store.waves.get(wave, number) for number in range(len(HOSTS))]
+        return [target.state for target in each if target is not None]
+
+    client.watch(f"targets {procedure}", targets)
+
 
 def _decide_on(client: Client, procedure: str) -> None:
     """Go on with a procedure that was stopped, or give it up."""
+    client.tell(f"stopped {procedure}", "stopped")
     mode: ResumeMode | None = client.world.random.choice(("go on", "repeat", None))
+    client.hesitate(2.0)
+    client.tell(f"decides {procedure}", "decides")
     if mode is None:
         client.store.procedures.cancel(procedure, client.actor)
     else:
@@ -703,7 +762,8 @@ SCENARIOS = {
         Scenario("approval", _asking_agents, _approval_clients, is_timeless=False),
         Scenario("effect", _restarting_agents, _effect_clients),
         Scenario("proposers", _restarting_agents, _proposer_clients),
-        Scenario("procedure", _farming_agents, _procedure_clients),
+        Scenario("procedure", _farming_agents, partial(_procedure_clients, "farming:replace")),
+        Scenario("waves", _rolling_agents, partial(_procedure_clients, "rolling:all")),
         Scenario("slots", _ticking_agents, _slot_clients, beats=(1, 1, 2)),
     )
 }

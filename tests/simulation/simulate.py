@@ -26,7 +26,8 @@ DOUBTS = {
     *("claim_execution", "finish_execution", "renew_execution", "record_effect"),
     *("trigger_iteration", "enter_phase", "leave_start", "leave_orient", "leave_phase"),
     *("renew_lease", "enter_job", "leave_job", "renew_job", "enter_batch", "complete_batch"),
-    *("resolve_approval", "propose_action", "cancel_call", "cancel_run", *RECOVERY),
+    *("resolve_approval", "propose_action", "cancel_call", "cancel_run", "open_wave"),
+    *("move_target", *RECOVERY),
 }
 MESSAGE_NAMES = {JOB, *TASKS.values()}
 #: Ranges of the seconds of a fault: short of a lease, and beyond leases and the heartbeats of a

@@ -58,6 +58,11 @@ def test_the_timeline_shows_the_faults_of_a_schedule() -> None:
     assert [line for line in outcome.timeline if f"*** {crash}" in line]
 
 
+def _outages(point: str, first: int) -> list[Fault]:
+    """Outages that each take what somebody does at a point for the third time in vain."""
+    return [Fault("outage", point, first + n, (24.0, 5.7, 5.7)[n]) for n in range(3)]
+
+
 def test_a_worker_drains_before_it_ends_and_its_work_is_reported() -> None:
     outcome = run(SCENARIOS["effect"], 0, [Fault("terminate", "begin", 1, 1.0)])
     at = partial(_line_of, outcome.timeline, "worker-1")
@@ -100,9 +105,14 @@ def _line_of(timeline: Sequence[str], process: str, text: str, life: int = 1) ->
         ),
         (
             "procedure",
-            1795789097060,
+            14,
             [Fault("crash before", "begin", each, 0.325) for each in (1, 2)],
         ),
+        *(("waves", seed, _outages("move_target", 1)) for seed in (0, 6)),
+        ("waves", 5, _outages("move_target", 4)),
+        ("waves", 1795835556039, _outages("leave_job", 2)),
+        ("waves", 22, _outages("leave_job", 2)),
+        ("waves", 13, [Fault("stall", "leave_job", 5, 2.9)]),
     ],
     ids=[
         "a result is kept in an outage within an iteration",
@@ -114,6 +124,12 @@ def _line_of(timeline: Sequence[str], process: str, text: str, life: int = 1) ->
         "and over one that is most of a lease",
         "a procedure that is given up says that its step was done",
         "a step is repeated as often as a person orders it",
+        "a target that is given up after it was done is done",
+        "and not repeated",
+        "and undone if it was",
+        "what is over is not given up",
+        "a target that was cancelled is undone although its job has not ended",
+        "and repeated when a person orders it at once",
     ],
 )
 def test_schedules_that_once_violated_an_invariant_violate_none(
