@@ -1510,6 +1510,16 @@ PROTECTIONS = (
         ("test_a_cancellation_executes_no_target_that_no_worker_has_begun",),
     ),
     Protection(
+        "P10",
+        "a target begins with a job of its own, whatever became of its last one",
+        f"{LUA}/lib/waves.lua",
+        "redis.call('DEL', key(name))",
+        "",
+        "unit/runtime/test_waves.py",
+        ("test_a_target_begins_anew_whatever_its_last_job_has_left",),
+        scenario="waves",
+    ),
+    Protection(
         "P19",
         "a procedure is in flight until it has ended",
         f"{LUA}/lib/flight_stages.lua",
