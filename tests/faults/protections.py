@@ -1516,7 +1516,7 @@ PROTECTIONS = (
         "redis.call('DEL', key(name))",
         "",
         "unit/runtime/test_waves.py",
-        ("test_a_target_begins_anew_whatever_its_last_job_has_left",),
+        ("test_a_target_that_begins_again_has_a_new_job",),
         scenario="waves",
     ),
     Protection(

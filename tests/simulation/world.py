@@ -467,7 +467,7 @@ class World:
             self._crash(getcurrent().process, seconds)
 
     def receive(self, names: frozenset[str]) -> Message | None:
-        """Wait for a message of one of these queues; None: the process takes no more."""
+        """Wait for a message of one of these queues; None while the process drains."""
         task = getcurrent()
         if task.message is not None:
             task.message = None

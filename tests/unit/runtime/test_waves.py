@@ -276,7 +276,7 @@ def test_a_freeze_halts_it_until_a_person_resumes_it() -> None:
     assert fleet.done == HOSTS
 
 
-def test_a_target_begins_anew_whatever_its_last_job_has_left() -> None:
+def test_a_target_that_begins_again_has_a_new_job() -> None:
     fleet = Fleet()
     fleet.fails = {"web-1": OSError("no space")}
     record = fleet.start(at_once=1)

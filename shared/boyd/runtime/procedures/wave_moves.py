@@ -235,16 +235,16 @@ class _Target:
             return self._end("left", "nothing undoes it")
         undone = StepCompensation(state="running", execution=name, tries=self._target.tries)
         try:
-            return self._take_undo(self._steps.undo(self._step, self._done, undone))
+            return self._take_undo(self._steps.undo(self._step, self._effect, undone))
         except MissingValue as error:
             return self._end("stuck", str(error))
 
     @property
-    def _done(self) -> StepProgress:
+    def _effect(self) -> StepProgress:
         return StepProgress(state="done", execution=self._target.execution, took_effect=True)
 
     def _undo_name(self) -> str | None:
-        return self._steps.compensation_name(self._step, self._done, self._target.tries)
+        return self._steps.compensation_name(self._step, self._effect, self._target.tries)
 
     def _take_undo(self, result: ActionResult) -> Done | Later:
         reason = result.error or "it failed"
