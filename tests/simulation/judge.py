@@ -23,6 +23,8 @@ REPORT = 4.95 + 2.0
 #: Seconds within which a lost message is sent again while all processes live, as docs/protocol.md
 #: derives, and those that the commands of a sweep take.
 RESEND = 3.2 + 0.1
+#: Workers that a job loses until it is given up.
+LOSSES = 3
 #: Seconds by which the answer of Redis may come after its clock has decided.
 MARGIN = 0.05
 #: Seconds by which a beat that estimates the clock of Redis may be ahead of it.
@@ -160,7 +162,9 @@ class Judge:
             for about, answer in self._answers["result"]
             if isinstance(answer.value, ActionResult) and answer.value.unknown
         }
-        if self._kinds & OF_PROCESSES and unknown:
+        losses = sum(fault.kind in OF_PROCESSES for _, _, fault in self.world.past)
+        # A verification that loses three workers is given up, of which the judge is not told.
+        if losses and (unknown or losses >= LOSSES):
             return
         rolled_back = {e.execution for e in self.world.effects if e.kind == "begin"}
         busy: dict[str, str] = {}
