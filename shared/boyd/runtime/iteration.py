@@ -339,11 +339,12 @@ class IterationSteps:
         decision = record.decision
         assert decision is not None, "decide stores a decision before act is due"
         execution = naming.iteration_execution(record.id)
-        action = find_action(self._engine, decision.action, entry.fields)
-        if action is None and (outcome := self._store.executions.settle(execution)):
-            # The last worker with the action was lost after it had begun it.
-            fields = ending.action_fields(self._engine, record, outcome)
-            return self._leave(entry, "complete", fields)
+        if decision.action not in self._engine.agent.host.actions:
+            find_action(self._engine, decision.action, entry.fields)  # or leave it to others
+            # The last worker with the action may have been lost after it had begun it.
+            if outcome := self._store.executions.settle(execution):
+                lost = ending.action_fields(self._engine, record, outcome)
+                return self._leave(entry, "complete", lost)
         request = act.Request(
             execution_id=execution,
             decision=decision,
@@ -359,8 +360,7 @@ class IterationSteps:
             fence=entry.fence,
             requester=act.Requester(writer=(record.trace and record.trace.chosen) or ""),
         )
-        ledger = self._engine.ledger()
-        result, gate = act.act(ctx, request, ledger, self._engine.approvals)
+        result, gate = act.act(ctx, request, self._engine.ledger(), self._engine.approvals)
         if gate and (text := entry.fields.get("holdout")):
             gate = gate.patched({"holdout": Holdout.from_json(text)})
         fields = {

@@ -128,7 +128,7 @@ def test_a_worker_that_drains_leaves_the_next_step_to_others() -> None:
     assert len(does.calls) == 1
 
 
-def test_a_worker_that_is_told_to_stop_as_it_goes_on_runs_that_one_step() -> None:
+def test_a_worker_that_gets_a_stop_signal_as_it_goes_on_runs_that_one_step() -> None:
     does = Recorder()
     lab = Lab(agent(sees("o", seen()), chooses(choice()), does.action()))
     stops: list[bool] = []
