@@ -86,9 +86,9 @@ def check(python: Interpreter, part: Part) -> int:
     with tempfile.TemporaryDirectory() as folder:
         environment = Path(folder, "python")
         make = ["make", "--no-print-directory", f"VENV={environment}", f"PYTHON={python.program}"]
-        made = subprocess.run([*make, str(environment / ".tests")], cwd=ROOT, check=False)
-        if made.returncode != 0:
-            return made.returncode
+        result = subprocess.run([*make, str(environment / ".tests")], cwd=ROOT, check=False)
+        if result.returncode != 0:
+            return result.returncode
         processes = os.environ.get("PROCESSES", "5")
         options = ["-o", f"cache_dir={folder}/cache", "--numprocesses", processes, "-m", "not long"]
         command = [str(environment / "bin" / "python"), "-m", "pytest", *options, *part.files]

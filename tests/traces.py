@@ -122,7 +122,7 @@ class Iteration:
         """It has executed its action."""
         result = self.lab.store.history.get(self.number)
         assert result is not None
-        assert [one.success for one in result.action_results] == [True]
+        assert [action_result.success for action_result in result.action_results] == [True]
 
 
 #: The most files that each may go through: ceilings, which may only fall.

@@ -19,7 +19,7 @@ class Inbox(Plugin):
     def read(self, observations: list[Observation]) -> SituationAssessment:
         """Note what has come."""
         with EFFECTS.open("a") as file:
-            file.writelines(f"{one.data['fingerprint']}\n" for one in observations)
+            file.writelines(f"{observation.data['fingerprint']}\n" for observation in observations)
         return SituationAssessment(source="inbox:read", findings=["noted"], confidence=1.0)
 
 

@@ -47,7 +47,11 @@ class Pager(Plugin):
     @orienter()
     def read(self, observations: list[Observation]) -> SituationAssessment:
         """Name the services whose alerts fire."""
-        labels = [seen.data["labels"] for seen in observations if seen.data["status"] == "firing"]
+        labels = [
+            observation.data["labels"]
+            for observation in observations
+            if observation.data["status"] == "firing"
+        ]
         down = [str(names["service"]) for names in labels if isinstance(names, dict)]
         anomalies = [
             Anomaly(

@@ -72,8 +72,8 @@ class Traced(Plugin):
     def read(self, observations: list[Observation], ctx: Context) -> SituationAssessment:
         """Count."""
         mark("orient", ctx)
-        said = ", ".join(o.source for o in observations)
-        return SituationAssessment(source="traced:read", findings=[said], confidence=1.0)
+        text = ", ".join(o.source for o in observations)
+        return SituationAssessment(source="traced:read", findings=[text], confidence=1.0)
 
     @strategy()
     def choose(self, ctx: Context) -> Decision:

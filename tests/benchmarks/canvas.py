@@ -65,7 +65,7 @@ def waiting(report: Report, url: str, folder: Path) -> None:
     """Observers that wait."""
     with Deployment(url, folder) as deployment:
         agents = [f"benchmarks.agents:waiting{n}" for n in (100, 1000)]
-        arguments = ["worker", *(word for one in agents for word in ("--agent", one))]
+        arguments = ["worker", *(word for agent in agents for word in ("--agent", agent))]
         arguments += ["--concurrency", "16"]
         deployment.start("a", *arguments)
         hundred = Boyd(deployment, "waiting100")

@@ -49,9 +49,9 @@ def tell(before: Rows, now: Rows) -> bool:
     changes = compare(before, now)
     for change in sorted(changes, key=lambda one: one.worse, reverse=True):
         print(f"{'REGRESSION ' if change.is_regression else ''}{change}")
-    known = {row["name"] for row in now}
+    names = {row["name"] for row in now}
     for row in before:
-        if row["target"] and row["name"] not in known:
+        if row["target"] and row["name"] not in names:
             print(f"{row['name']}: {row['value']:.3g} {row['unit']} then, not measured now")
     return any(change.is_regression for change in changes)
 

@@ -109,11 +109,11 @@ class Meter:
 
     def second(self, used: bool = True) -> Cost:
         """The cost of a second in which nothing is asked for; *used*: somebody talks to Redis."""
-        found = self._resources(lambda: time.sleep(WATCH)).over(WATCH)
+        cost = self._resources(lambda: time.sleep(WATCH)).over(WATCH)
         if not used:
-            return found
+            return cost
         commands, messages = self._counted(lambda: time.sleep(WATCH))
-        return Cost(commands / WATCH, messages / WATCH, *found.values()[2:])
+        return Cost(commands / WATCH, messages / WATCH, *cost.values()[2:])
 
     def memory(self, key: str) -> int:
         """Bytes that a key takes."""

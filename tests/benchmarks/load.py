@@ -149,7 +149,7 @@ def beside_streams(deployment: Deployment, agent_id: str) -> StreamLoad:
         path = f"/api/v0/agents/{agent_id}/approvals/{{}}/approve?wait=0"
         return p99(steady(url, headers, lambda n: ("POST", path.format(waiting[n]))))
 
-    with ExitStack() as kept, one_core(process.pid):
+    with ExitStack() as stack, one_core(process.pid):
         read()
         alone = read(), approve()
         before = process.memory_info().rss
@@ -157,7 +157,7 @@ def beside_streams(deployment: Deployment, agent_id: str) -> StreamLoad:
             got = requests.get(
                 f"{url}/api/v0/agents/{agent_id}/events", headers=headers, stream=True, timeout=60
             )
-            kept.callback(got.close)
+            stack.callback(got.close)
             got.raise_for_status()
         size = (process.memory_info().rss - before) / STREAMS
         beside = read(), approve()
@@ -169,10 +169,10 @@ def beside_half_open(deployment: Deployment) -> float:
     url = deployment.api("crowded")
     headers = deployment.key("ann", "admin")
     where = urlsplit(url)
-    with ExitStack() as kept:
+    with ExitStack() as stack:
         for _ in range(HALF_OPEN):
             address = (str(where.hostname), where.port or 0)
-            made = kept.enter_context(socket.create_connection(address, 20))
+            made = stack.enter_context(socket.create_connection(address, 20))
             made.sendall(b"GET /api/v0/health HTTP/1.1\r\nHost: x\r\n")
         began = time.perf_counter()
         requests.get(f"{url}/api/v0/health", timeout=60).raise_for_status()

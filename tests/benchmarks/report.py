@@ -34,6 +34,6 @@ class Report:
         """Add a row that has no target."""
         self.add(name, value, unit, "", None)
 
-    def miss(self, name: str, why: str) -> None:
+    def miss(self, name: str, reason: str) -> None:
         """Say that something is not measured."""
-        print(f"{name:58} not measured: {why}", flush=True)
+        print(f"{name:58} not measured: {reason}", flush=True)

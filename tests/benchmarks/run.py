@@ -77,16 +77,18 @@ def s5(report: Report, url: str, folder: Path) -> None:
     with Deployment(url, folder) as deployment:
         workers(deployment, "w", agents=["kept_few"])
         deployment.stop("w")
-        found = load.measure(deployment, "kept_few")
+        observations = load.measure(deployment, "kept_few")
         answered = load.beside_half_open(deployment)
     rate = f"p99 at {load.RATE}/s"
-    report.add(f"read, {rate}", found["read"], "ms", "< 10", found["read"] < 10)
-    report.add(f"approve, {rate}", found["approve"], "ms", "< 20", found["approve"] < 20)
+    report.add(f"read, {rate}", observations["read"], "ms", "< 10", observations["read"] < 10)
+    report.add(
+        f"approve, {rate}", observations["approve"], "ms", "< 20", observations["approve"] < 20
+    )
     name = f"health and freeze beside {load.HALF_OPEN} half-open connections"
     report.most(name, answered, "s", 1)
     name = f"{load.ITEMS} approved by {load.CALLERS}, failed"
-    report.add(name, found["failed"], "", "0", found["failed"] == 0)
-    report.tell(f"{load.ITEMS} approved by {load.CALLERS}", found["crowd"], "s")
+    report.add(name, observations["failed"], "", "0", observations["failed"] == 0)
+    report.tell(f"{load.ITEMS} approved by {load.CALLERS}", observations["crowd"], "s")
 
 
 def s18(report: Report, url: str, folder: Path) -> None:
@@ -122,12 +124,12 @@ def s6(report: Report, url: str, folder: Path) -> None:
 def s7(report: Report, url: str, folder: Path) -> None:
     """More workers."""
     with Deployment(url, folder) as deployment:
-        found = scaling.measure(deployment, "benchmarks.agents:waiting320", "waiting320")
-    for count, rate in found.items():
+        observations = scaling.measure(deployment, "benchmarks.agents:waiting320", "waiting320")
+    for count, rate in observations.items():
         name = f"waiting observers, {count} workers"
         report.tell(name, rate, "1/s")
         if count > 1:
-            report.least(f"{name}, to linear", rate / found[1] / count, "x", 0.9)
+            report.least(f"{name}, to linear", rate / observations[1] / count, "x", 0.9)
 
 
 def s12(report: Report, url: str, folder: Path) -> None:
@@ -228,8 +230,8 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Measure what the arguments name, or the usual."""
     given, report = arguments(), Report()
-    with tempfile.TemporaryDirectory(prefix="boyd-bench-") as made:
-        folder = Path(made)
+    with tempfile.TemporaryDirectory(prefix="boyd-bench-") as directory:
+        folder = Path(directory)
         # One server for all: peers are bound to its address for good.
         with RedisServer(folder) as server:
             for name in given.only:

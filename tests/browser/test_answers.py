@@ -195,8 +195,8 @@ def test_a_signed_link_shows_how_old_its_page_is_and_what_others_have_answered(
         console.deployment.kill("api", signal.SIGSTOP)
         # It is read again every ten seconds.
         page.get_by_text(re.compile(r"As of ([2-9]\d s|\d+ min.*) ago")).wait_for()
-        asked = page.get_by_text(re.compile(r"asked by .* ([2-9]\d s|\d+ min.*) ago"))
-        assert asked.count() == 1
+        line = page.get_by_text(re.compile(r"asked by .* ([2-9]\d s|\d+ min.*) ago"))
+        assert line.count() == 1
         console.deployment.kill("api", signal.SIGCONT)
         console.deployment.resolver("desk").answer(id, "denied", _actor())
         page.get_by_text("Nothing was executed.").wait_for()
@@ -226,7 +226,7 @@ def test_fifty_racing_answers_have_one_outcome_that_all_see(console: Console) ->
         answers = [one.result() for one in racing]
         item = console.item(id)
         assert item.status in ("approved", "denied")
-        won = sum(one.ok for one in answers)
+        won = sum(answer.ok for answer in answers)
         for page in pages:
             page.get_by_text(re.compile(f"{item.status} by {item.acted_by}")).first.wait_for()
             won += item.acted_by in ("ann", "ben") and page is pages[item.acted_by == "ben"]

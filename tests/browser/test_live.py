@@ -30,7 +30,7 @@ def streams(console: Console) -> int:
     pid = console.deployment.processes["api"].pid
     found = psutil.Process(pid).net_connections("tcp")
     ours = [one for one in found if one.laddr and one.laddr.port == _port(console)]
-    return sum(one.status == "ESTABLISHED" for one in ours)
+    return sum(connection.status == "ESTABLISHED" for connection in ours)
 
 
 def test_twelve_tabs_share_one_stream_and_all_are_live(console: Console) -> None:
@@ -89,9 +89,12 @@ def test_a_page_survives_the_death_of_the_api(console: Console) -> None:
 def test_a_page_says_that_redis_does_not_answer(console: Console, redis_server: str) -> None:
     port = int(redis_server.rpartition(":")[2].partition("/")[0])
     server = next(
-        psutil.Process(one.pid)
-        for one in psutil.net_connections("tcp")
-        if one.status == "LISTEN" and one.laddr and one.laddr.port == port and one.pid
+        psutil.Process(connection.pid)
+        for connection in psutil.net_connections("tcp")
+        if connection.status == "LISTEN"
+        and connection.laddr
+        and connection.laddr.port == port
+        and connection.pid
     )
     with console.person() as context:
         [page] = context.pages

@@ -72,9 +72,9 @@ def test_every_page_can_be_read_by_everybody(
         for path in paths:
             page.goto(f"{busy.url}{path}")
             page.locator("#stream:not([data-state=connecting]), body.plain").first.wait_for()
-            for found in Axe().run(page, options=_AXE).response["violations"]:
-                nodes = [node["html"][:200] for node in found["nodes"][:3]]
-                wrong.append(f"{path}: {found['id']}: {found['help']}: {nodes}")
+            for violation in Axe().run(page, options=_AXE).response["violations"]:
+                nodes = [node["html"][:200] for node in violation["nodes"][:3]]
+                wrong.append(f"{path}: {violation['id']}: {violation['help']}: {nodes}")
             width = page.evaluate("document.documentElement.scrollWidth")
             if width > size["width"]:
                 wrong.append(f"{path}: {width} px wide")

@@ -92,7 +92,7 @@ def test_a_link_of_boyd_open_survives_programs_that_run_no_scripts(console: Cons
 def told(deployment: Deployment, id: str) -> list[str]:
     """The outcomes of the notifications of an approval."""
     item = deployment.agent("notified").approvals.get(id)
-    return [one.state for one in item.notifications] if item else []
+    return [notification.state for notification in item.notifications] if item else []
 
 
 def mailed_link(box: Mailbox) -> str:

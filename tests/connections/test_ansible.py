@@ -101,23 +101,23 @@ def test_hosts_that_hang_or_are_down_are_seen_and_others_tell_their_facts(hosts:
     rig = rig_of(hosts)
     hosts.hosts["web2"].stop()
     try:
-        found = rig.observe()
+        observations = rig.observe()
     finally:
         hosts.hosts["web2"].stop(signal.SIGCONT)
-    [lost] = data_of(found, "unreachable")
+    [lost] = data_of(observations, "unreachable")
     assert lost["hosts"] == "web2"
-    [told] = data_of(found, "host")
+    [told] = data_of(observations, "host")
     assert (told["hosts"], bool(told["facts"]["kernel"])) == ("web1", True)
-    assert data_of(found, "summary") == [{"hosts": 2, "unreachable": 1, "omitted": 0}]
+    assert data_of(observations, "summary") == [{"hosts": 2, "unreachable": 1, "omitted": 0}]
 
 
 def test_a_host_with_another_key_is_not_trusted(hosts: Fleet, tmp_path: Path) -> None:
     other = tmp_path / "known_hosts"
     other.write_text(hosts.hosts["web1"].known.replace("[127.0.0.1]:", "[127.0.0.1]:1"))
-    found = rig_of(hosts, known_hosts=str(other)).observe()
-    assert {one["hosts"] for one in data_of(found, "unreachable")} == {"web1", "web2"}
+    observations = rig_of(hosts, known_hosts=str(other)).observe()
+    assert {one["hosts"] for one in data_of(observations, "unreachable")} == {"web1", "web2"}
     # The client of SSH may end before Ansible has written to it; its own words are lost then.
-    error = data_of(found, "unreachable")[0]["error"]
+    error = data_of(observations, "unreachable")[0]["error"]
     assert any(words in error for words in ("Host key verification failed", "Broken pipe"))
 
 
@@ -132,9 +132,9 @@ def test_a_preview_hides_secrets_and_says_what_it_cannot_know(hosts: Fleet, tmp_
     hosts.write("secrets.yml", SECRETS)
     access = {"private_key": str(hosts.key), "vault_password": {"file": str(password)}}
     rig = rig_of(hosts, {"file": "secrets.yml"}, access=access)
-    told = rig.act("release", {"hosts": "web1"}, "dry_run")
-    assert told["hosts"] == {"would change": ["web1"]}
-    assert told["details"] == [
+    result = rig.act("release", {"hosts": "web1"}, "dry_run")
+    assert result["hosts"] == {"would change": ["web1"]}
+    assert result["details"] == [
         {
             "hosts": ["web1"],
             "changes": [{"task": "Keep quiet"}],

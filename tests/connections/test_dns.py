@@ -84,7 +84,7 @@ def resolvers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Unbound
 
 
 def observe(resolvers: list[Unbound], *names: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    addresses = [one.address for one in resolvers]
+    addresses = [resolver.address for resolver in resolvers]
     rig = Rig(Dns(names=names, resolvers=addresses, samples=1, timeout=10))
     return [(one.source.partition("/")[2], one.data) for one in rig.observe()]
 
@@ -113,7 +113,7 @@ def test_missing_names_missing_records_and_failing_resolvers_are_distinguished(
 def test_resolvers_that_disagree_and_values_that_are_not_expected_are_observed(
     resolvers: list[Unbound],
 ) -> None:
-    first, second = (one.address for one in resolvers)
+    first, second = (resolver.address for resolver in resolvers)
     watched = {"name": NAME, "expected": ["192.0.2.1"]}
     [(what, disagreement), (other, unexpected), _] = observe(resolvers, watched)
     assert (what, other) == ("disagreement", "unexpected")
@@ -126,8 +126,10 @@ def test_the_tool_shows_the_answer_of_each_resolver(resolvers: list[Unbound]) ->
     tool = rig.host.tools["dns:look_up"]
     assert tool.params is not None
     params = tool.params.model_validate({"name": "shop.example", "type": "MX"})
-    told = tool.call("run", params=params, ctx=rig.ctx)
-    assert told == {resolvers[0].address: {"code": "NOERROR", "values": ["10 mail.shop.example."]}}
+    result = tool.call("run", params=params, ctx=rig.ctx)
+    assert result == {
+        resolvers[0].address: {"code": "NOERROR", "values": ["10 mail.shop.example."]}
+    }
 
 
 def test_an_agent_sees_a_resolver_and_a_tls_server_die_and_come_back(

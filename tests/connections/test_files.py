@@ -32,8 +32,8 @@ NOBODY = 65_534
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[SmallDisk]:
     """A file system of eight megabytes."""
-    if why := missing():
-        pytest.skip(why)
+    if reason := missing():
+        pytest.skip(reason)
     made = SmallDisk(tmp_path / "disk", 8)
     yield made
     if made.folder.is_mount():
@@ -61,8 +61,8 @@ def test_a_disk_that_fills_is_foreseen_seen_and_emptied_although_nothing_fits(
     for number in range(20):
         old(disk.folder / f"{number:02}.log", "x" * 200_000)
         on.clock.forward(60)
-        found = on.observe()
-    [filling] = [one for one in data_of(found, "filling") if one["of"] == "space"]
+        observations = on.observe()
+    [filling] = [one for one in data_of(observations, "filling") if one["of"] == "space"]
     assert filling["fullInHours"] == 0.4
     disk.fill()
     on.observe()
@@ -100,7 +100,7 @@ def test_a_file_system_that_is_taken_away_is_no_success(disk: SmallDisk) -> None
         on.act("delete_old", params)
     disk.folder.rmdir()
     assert "No such file" in data_of(on.observe(), "unreadable")[0]["error"]
-    assert not any(one.exists() for one in files)
+    assert not any(file.exists() for file in files)
 
 
 def test_files_without_write_permission_are_kept_and_reported() -> None:
@@ -125,12 +125,12 @@ def test_files_without_write_permission_are_kept_and_reported() -> None:
         finally:
             os.seteuid(0)
         assert told["unreadableFolders"] == 1
-        assert [one.name for one in folder.iterdir() if one.is_file()] == ["a.log"]
+        assert [path.name for path in folder.iterdir() if path.is_file()] == ["a.log"]
 
 
 def test_hundreds_of_thousands_of_files_are_too_many_for_one_look(tmp_path: Path) -> None:
-    if why := missing():
-        pytest.skip(why)
+    if reason := missing():
+        pytest.skip(reason)
     disk = SmallDisk(tmp_path / "disk", 500)
     try:
         folder = os.open(disk.folder, os.O_RDONLY)
@@ -161,8 +161,8 @@ def killed(folder: Path, code: str) -> None:
     """
     script = textwrap.dedent(text) + textwrap.dedent(code)
     environment = {**os.environ, "PYTHONPATH": PYTHONPATH}
-    ended = subprocess.run([sys.executable, "-c", script, str(folder)], env=environment)
-    assert ended.returncode == -signal.SIGKILL
+    result = subprocess.run([sys.executable, "-c", script, str(folder)], env=environment)
+    assert result.returncode == -signal.SIGKILL
 
 
 def test_a_worker_killed_while_it_compresses_loses_nothing(tmp_path: Path) -> None:
@@ -231,9 +231,9 @@ def test_a_worker_killed_before_the_signal_leaves_a_true_record(
         Rig(DiskFiles(sets=sets, actions=dict(rotate=dict()))).act("rotate", {params!r})
         """,
     )
-    told = on.verify("rotate", params, planned)
-    assert told.verdict == "no effect"
-    assert f"({writer.pid}) still has it open" in told.evidence
+    verification = on.verify("rotate", params, planned)
+    assert verification.verdict == "no effect"
+    assert f"({writer.pid}) still has it open" in verification.evidence
     with pytest.raises(FilesError, match="No such file"):
         on.act("rotate", params)
     writer.send_signal(signal.SIGHUP)
@@ -326,7 +326,7 @@ def test_an_agent_trashes_rotates_and_deletes_only_approved_files(
     old(logs / "later.log")
     _, execution = agent.approve(called)
     assert agent.verified(execution)["verdict"] == "effective"
-    assert {one.name for one in logs.iterdir() if one.is_file()} == {"app.log", "later.log"}
+    assert {path.name for path in logs.iterdir() if path.is_file()} == {"app.log", "later.log"}
 
 
 def test_a_worker_killed_between_two_deletions_leaves_a_true_record(

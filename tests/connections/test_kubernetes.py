@@ -297,13 +297,13 @@ def test_a_rollout_is_undone_and_redone_and_no_value_is_shown(
 ) -> None:
     params = {"workload": WEB}
     assert rig.verify("rollout_undo", params).verdict == "no effect"
-    shown = rig.act("rollout_undo", params, "dry_run")
-    assert "+web: shop/web:1" in shown["difference"]
-    assert "spec.containers[0].env[0].value" in shown["differs in"]
+    result = rig.act("rollout_undo", params, "dry_run")
+    assert "+web: shop/web:1" in result["difference"]
+    assert "spec.containers[0].env[0].value" in result["differs in"]
     output = rig.act("rollout_undo", params)
     assert cluster.deployment()["spec"]["template"] == template("shop/web:1")
     assert rig.verify("rollout_undo", params, output).verdict == "effective"
-    assert "secret of" not in str((shown, output))
+    assert "secret of" not in str((result, output))
     rig.roll_back("rollout_undo", params, output)
     assert cluster.deployment()["spec"]["template"] == template("shop/web:2")
     with pytest.raises(StateError, match="no revision 77; known"):

@@ -176,18 +176,18 @@ def nginx_rig(nginx: Front) -> Rig:
 
 
 def listed(rig: Rig) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = rig.host.tools["loadbalancer:list_servers"].call(
+    result: list[dict[str, Any]] = rig.host.tools["loadbalancer:list_servers"].call(
         "run", ctx=rig.ctx
     )
-    return found
+    return result
 
 
 def test_a_server_is_drained_and_comes_back_as_it_was(haproxy: Front) -> None:
     rig, one, two = haproxy_rig(haproxy), {"server": "web/one"}, {"server": "web/two"}
     wait_until(lambda: haproxy.answers(8) == {"one", "two"})
 
-    shown = rig.act("drain", one, "dry_run")["difference"]
-    assert shown[-3:-1] == ["-state: ready", "+state: drain"]
+    difference = rig.act("drain", one, "dry_run")["difference"]
+    assert difference[-3:-1] == ["-state: ready", "+state: drain"]
     output = rig.act("drain", one)
     assert output["before"] == {"state": "ready", "weight": 1}
     assert rig.act("drain", one, "verify").verdict == "effective"
@@ -236,9 +236,9 @@ def test_two_workers_do_not_take_the_last_two_servers_away(
 
 
 def test_a_server_whose_name_does_not_resolve_is_down(haproxy: Front) -> None:
-    found = haproxy_rig(haproxy).observe()
-    assert [one["server"] for one in data_of(found, "server-down")] == ["unresolved/three"]
-    assert not data_of(found, "out-of-service")
+    observations = haproxy_rig(haproxy).observe()
+    assert [one["server"] for one in data_of(observations, "server-down")] == ["unresolved/three"]
+    assert not data_of(observations, "out-of-service")
 
 
 def test_a_weight_is_set_and_put_back(haproxy: Front) -> None:
@@ -298,7 +298,7 @@ def test_a_haproxy_killed_before_it_answers_leaves_an_unknown_outcome(haproxy: F
     wait_until(lambda: connections() > 1)
     haproxy.kill()
     thread.join()
-    assert [type(one) for one in outcome] == [AnswerLost]
+    assert [type(exception) for exception in outcome] == [AnswerLost]
 
     [lost] = data_of(rig.observe(), "unreachable")
     assert "cannot be reached" in lost["error"]

@@ -114,10 +114,10 @@ def test_a_blocking_session_is_found_and_can_be_ended(database: PostgreSQL) -> N
         params = named(found)
         with pytest.raises(PostgresError, match="nothing was done"):
             postgres.act("cancel_query", params)  # it runs none
-        shown = postgres.act("terminate_backend", params, "dry_run")
-        assert shown["would end the session"]["waiting"] == 1
+        result = postgres.act("terminate_backend", params, "dry_run")
+        assert result["would end the session"]["waiting"] == 1
         # Approvers are told of every difference, so there must be none without a reason.
-        assert postgres.act("terminate_backend", params, "dry_run") == shown
+        assert postgres.act("terminate_backend", params, "dry_run") == result
         assert data_of(postgres.observe(), "blocker") == [found]
 
         assert postgres.act("terminate_backend", params) == {"signalled": found["pid"]}
@@ -138,12 +138,15 @@ def test_a_refused_part_of_a_check_hides_none_before_it(
 
     with locked(database):
         monkeypatch.setattr(postgres_health, refused, refuses)
-        found = rig(database, replicas=1).observe()
+        observations = rig(database, replicas=1).observe()
 
-    [error] = data_of(found, "server")
+    [error] = data_of(observations, "server")
     assert "division by zero" in error["error"]
-    assert what is None or data_of(found, what)
-    assert len([one for one in found if one.data.get("check") not in (None, error["check"])]) == 2
+    assert what is None or data_of(observations, what)
+    assert (
+        len([one for one in observations if one.data.get("check") not in (None, error["check"])])
+        == 2
+    )
 
 
 def test_another_session_with_the_same_process_id_is_left_alone(database: PostgreSQL) -> None:
@@ -245,15 +248,15 @@ def test_full_connections_count_by_role_after_several_samples(database: PostgreS
 
 
 def test_old_transaction_ids_are_seen(database: PostgreSQL) -> None:
-    found = data_of(rig(database, transaction_ids=1).observe(), "wraparound")
-    assert {one["database"] for one in found} >= {"postgres", "template1"}
+    data = data_of(rig(database, transaction_ids=1).observe(), "wraparound")
+    assert {one["database"] for one in data} >= {"postgres", "template1"}
 
 
 def test_a_role_without_privileges_is_reported(database: PostgreSQL) -> None:
     blind = rig(database, access={"username": "blind"})
-    found = data_of(blind.observe(), "server")
-    assert {one["check"] for one in found} == {"sessions", "replication"}
-    assert {"the role blind sees only its own sessions" in one["error"] for one in found} == {True}
+    data = data_of(blind.observe(), "server")
+    assert {one["check"] for one in data} == {"sessions", "replication"}
+    assert {"the role blind sees only its own sessions" in one["error"] for one in data} == {True}
 
 
 @pytest.fixture

@@ -59,8 +59,8 @@ class Shop:
     def alerts(self) -> list[str]:
         """The alerts that Alertmanager would tell people of."""
         asked = {"active": "true", "silenced": "false", "inhibited": "false"}
-        found = requests.get(f"{self.manager.url}/api/v2/alerts", params=asked, timeout=30).json()
-        return [one["labels"]["alertname"] for one in found]
+        body = requests.get(f"{self.manager.url}/api/v2/alerts", params=asked, timeout=30).json()
+        return [one["labels"]["alertname"] for one in body]
 
     def plugin(self, *actions: str) -> Prometheus:
         return Prometheus(
@@ -193,9 +193,9 @@ def test_a_silence_that_somebody_has_extended_is_left_alone(shop: Shop) -> None:
     asked = {"matchers": 'alertname="Extended"'}
     output = rig.act("silence", asked)
     url = f"{shop.manager.url}/api/v2/silence"
-    known = requests.get(f"{url}/{output['silenceId']}", timeout=30).json()
+    body = requests.get(f"{url}/{output['silenceId']}", timeout=30).json()
     later = (rig.clock.time + timedelta(hours=2)).isoformat()
-    mine = {key: known[key] for key in ("id", "matchers", "startsAt", "comment")}
+    mine = {key: body[key] for key in ("id", "matchers", "startsAt", "comment")}
     requests.post(f"{url}s", json={**mine, "endsAt": later, "createdBy": "ann"}, timeout=30)
     with pytest.raises(StateError, match="ann has changed"):
         rig.roll_back("silence", asked, output)
@@ -206,7 +206,7 @@ def test_a_silence_that_had_not_begun_begins_in_time_when_it_is_made_again(shop:
     rig.clock.time = datetime.now(UTC)
     url, hour = f"{shop.manager.url}/api/v2/silence", timedelta(hours=1)
     begin, end = ((rig.clock.time + n * hour).isoformat() for n in (1, 2))
-    made = requests.post(
+    body = requests.post(
         f"{url}s",
         json={
             "matchers": [{"name": "a", "value": "b", "isRegex": False}],
@@ -217,7 +217,7 @@ def test_a_silence_that_had_not_begun_begins_in_time_when_it_is_made_again(shop:
         },
         timeout=30,
     ).json()
-    params = {"silenceId": made["silenceID"]}
+    params = {"silenceId": body["silenceID"]}
     again = rig.roll_back("expire_silence", params, rig.act("expire_silence", params))
     known = requests.get(f"{url}/{again['silenceId']}", timeout=30).json()
     assert known["status"]["state"] == "pending"

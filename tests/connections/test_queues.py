@@ -245,9 +245,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 @pytest.fixture
 def client(broker: int) -> Iterator[redis.Redis]:
-    with redis.Redis(port=broker) as made:
-        made.flushall()
-        yield made
+    with redis.Redis(port=broker) as redi:
+        redi.flushall()
+        yield redi
 
 
 def redis_rig(port: int, **more: Any) -> Rig:
@@ -312,12 +312,12 @@ def test_a_stream_without_consumers_and_one_that_lags(broker: int, client: redis
     for number in range(5):
         client.xadd("orders", {"number": number}, id=f"1000-{number + 1}")
     rig = redis_rig(broker, streams={"orders": "billing"}, max_depth=5, max_age=60)
-    found = rig.observe()
-    assert [one["queue"] for one in data_of(found, "no-consumer")] == ["orders"]
-    assert data_of(found, "depth")[0]["depth"] == 5
-    assert data_of(found, "age")[0]["ageSeconds"] > 60
+    observations = rig.observe()
+    assert [one["queue"] for one in data_of(observations, "no-consumer")] == ["orders"]
+    assert data_of(observations, "depth")[0]["depth"] == 5
+    assert data_of(observations, "age")[0]["ageSeconds"] > 60
     client.xreadgroup("billing", "one", {"orders": ">"}, count=3)
-    [stream] = [one for one in rig.plugin._queues(rig.ctx) if one.name == "orders"]  # type: ignore[attr-defined]
+    [stream] = [queue for queue in rig.plugin._queues(rig.ctx) if queue.name == "orders"]  # type: ignore[attr-defined]
     assert (stream.depth, stream.unacked, stream.consumers) == (2, 3, 1)
 
 
@@ -330,15 +330,15 @@ def test_a_queue_that_cannot_be_read_hides_no_other(broker: int, client: redis.R
     streams = {"late": "billing", "orders": "billing", "dead letters": "billing"}
     client.xadd("dead letters", {"number": 1})
     rig = redis_rig(broker, streams=streams, max_depth=2)
-    found = rig.observe()
+    observations = rig.observe()
 
-    assert not data_of(found, "unreachable")
-    down = {one["queue"]: one["state"] for one in data_of(found, "down")}
+    assert not data_of(observations, "unreachable")
+    down = {one["queue"]: one["state"] for one in data_of(observations, "down")}
     assert down.keys() == {"celery", "(celery)", "late", "dead letters"}
     assert "no such key" in down["late"]
     assert "has no group billing" in down["dead letters"]
-    assert [one["queue"] for one in data_of(found, "depth")] == ["dead"]
-    assert [one["queue"] for one in data_of(found, "no-consumer")] == ["orders"]
+    assert [one["queue"] for one in data_of(observations, "depth")] == ["dead"]
+    assert [one["queue"] for one in data_of(observations, "no-consumer")] == ["orders"]
 
 
 def test_a_key_that_is_no_list_is_not_purged(broker: int, client: redis.Redis) -> None:

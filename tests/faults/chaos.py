@@ -35,15 +35,15 @@ def main() -> None:
     for name, text in PLACES.items():
         place.add_argument(f"--{name}", action="store_const", const=name, dest="where", help=text)
     parser.add_argument("--report", type=Path, help="also write the table to this file")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     for name in [name for name in os.environ if name.startswith("BOYD_")]:
         del os.environ[name]
-    until = time.monotonic() + given.minutes * 60
+    until = time.monotonic() + arguments.minutes * 60
     outcomes: list[Outcome] = []
     while time.monotonic() < until:
-        seed = given.seed + len(outcomes)
-        seconds = min(given.each, max(10.0, until - time.monotonic()))
-        outcome = storm(seed, seconds, where=given.where or "redis")
+        seed = arguments.seed + len(outcomes)
+        seconds = min(arguments.each, max(10.0, until - time.monotonic()))
+        outcome = storm(seed, seconds, where=arguments.where or "redis")
         outcomes.append(outcome)
         said = f"{len(outcome.faults)} faults, {len(outcome.violations)} violations"
         print(f"seed {seed}: {outcome.seconds:.0f} s, {said}, {outcome.counts}", flush=True)
@@ -51,8 +51,8 @@ def main() -> None:
             print(f"  {violation}", flush=True)
     report = table(outcomes)
     print(f"\n{report}")
-    if given.report:
-        given.report.write_text(f"{report}\n")
+    if arguments.report:
+        arguments.report.write_text(f"{report}\n")
     sys.exit(any(outcome.violations for outcome in outcomes))
 
 

@@ -15,18 +15,18 @@ def missing() -> str | None:
     if _library() is None:
         return "the package `libfaketime` is missing"
     command = ["env", f"LD_PRELOAD={_library()}", "FAKETIME=-1000d", sys.executable, "-c", _ASK]
-    told = subprocess.run([sys.executable, "-c", _ASK], capture_output=True, check=True)
+    result = subprocess.run([sys.executable, "-c", _ASK], capture_output=True, check=True)
     shifted = subprocess.run(command, capture_output=True, check=False)
-    if shifted.returncode != 0 or float(shifted.stdout) > float(told.stdout) - 86_400:
+    if shifted.returncode != 0 or float(shifted.stdout) > float(result.stdout) - 86_400:
         return "libfaketime does not work on this machine"
     return None
 
 
 def _library() -> Path | None:
-    found = find_spec("libfaketime")
-    if found is None or found.origin is None:
+    spec = find_spec("libfaketime")
+    if spec is None or spec.origin is None:
         return None
-    return Path(found.origin).parent / "vendor" / "libfaketime" / "src" / "libfaketime.so.1"
+    return Path(spec.origin).parent / "vendor" / "libfaketime" / "src" / "libfaketime.so.1"
 
 
 def tidy() -> None:

@@ -73,14 +73,14 @@ class Load:
     def _run(self, dice: random.Random, agent: str) -> None:
         priority = dice.choice(["low", "medium", "high", "critical"])
         body = {"title": "storm", "description": "storm", "priority": priority}
-        said = self._post(dice, f"/agents/{agent}/runs", body, self._asks)
-        self.acknowledged.runs.append((agent, said.json()["id"]))
+        response = self._post(dice, f"/agents/{agent}/runs", body, self._asks)
+        self.acknowledged.runs.append((agent, response.json()["id"]))
 
     def _call(self, dice: random.Random, agent: str) -> None:
         number = next(self._numbers)
         path = f"/agents/{agent}/actions/storm:call?wait=0"
-        said = self._post(dice, path, {"params": {"number": number}}, self._asks)
-        self.acknowledged.calls.append((agent, said.json()["executionId"], number))
+        response = self._post(dice, path, {"params": {"number": number}}, self._asks)
+        self.acknowledged.calls.append((agent, response.json()["executionId"], number))
 
     def _item(self, dice: random.Random, agent: str) -> None:
         number = next(self._numbers)
@@ -97,8 +97,8 @@ class Load:
     def _ask(self, dice: random.Random, agent: str, action: str, **params: Any) -> str | None:
         """Ask for the action; return its approval, or None when it needs none."""
         path = f"/agents/{agent}/actions/storm:{action}?wait=20"
-        said = self._post(dice, path, {"params": params}, self._asks).json()
-        return said["approvalId"] if said.get("queued") else None
+        body = self._post(dice, path, {"params": params}, self._asks).json()
+        return body["approvalId"] if body.get("queued") else None
 
     def _answer(
         self, dice: random.Random, agent: str, approval: str, line: str, answer: str
@@ -120,13 +120,13 @@ class Load:
             api = dice.choice(self._world.apis)
             url, trust = self._world.url(api), self._world.trust(api)
             try:
-                said = requests.post(
+                response = requests.post(
                     f"{url}/api/v0{path}", json=body, headers=key, verify=trust, timeout=60
                 )
-                if said.ok or said.status_code == 404:
-                    return said
-                retry = said.status_code == 409 or said.status_code >= 500
-                assert retry, (said.status_code, said.text)
+                if response.ok or response.status_code == 404:
+                    return response
+                retry = response.status_code == 409 or response.status_code >= 500
+                assert retry, (response.status_code, response.text)
             except requests.RequestException:
                 pass
             self.acknowledged.repeated += 1

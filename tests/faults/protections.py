@@ -1732,8 +1732,8 @@ class Copy:
         shutil.copytree(PROJECT, root, ignore=shutil.ignore_patterns(*LEFT_OUT))
         # Compiled code is checked by the content of its source: changes come within one second.
         for source in SOURCES:
-            how = PycInvalidationMode.CHECKED_HASH
-            compileall.compile_dir(root / source, quiet=2, invalidation_mode=how)
+            mode = PycInvalidationMode.CHECKED_HASH
+            compileall.compile_dir(root / source, quiet=2, invalidation_mode=mode)
         return cls(root)
 
     def without(self, protection: Protection) -> str | None:
@@ -1762,9 +1762,9 @@ class Copy:
             done = self._run(command)
         except subprocess.TimeoutExpired:
             raise Unfit(f"they took longer than {LIMIT:g} s") from None
-        found = re.search(r"^FAILED tests/(.+?)(?: - .*)?$", done.stdout, re.MULTILINE)
-        if done.returncode == 1 and found:
-            return found[1]
+        match = re.search(r"^FAILED tests/(.+?)(?: - .*)?$", done.stdout, re.MULTILINE)
+        if done.returncode == 1 and match:
+            return match[1]
         if done.returncode == 0:
             return None
         raise Unfit(f"they cannot be run:\n{(done.stdout + done.stderr)[-2000:]}")
@@ -1860,9 +1860,9 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", metavar="P6", help="those of some promises")
     parser.add_argument("--processes", type=int, default=3, help="how many are tried at once")
     parser.add_argument("--list", action="store_true", help="show the table and do nothing")
-    given = parser.parse_args()
-    chosen = [p for p in PROTECTIONS if not given.only or p.promise in given.only]
-    if given.list:
+    arguments = parser.parse_args()
+    chosen = [p for p in PROTECTIONS if not arguments.only or p.promise in arguments.only]
+    if arguments.list:
         for protection in chosen:
             print(f"{protection.promise:<4} {protection.what}  ({protection.file})")
         return
@@ -1871,7 +1871,7 @@ def main() -> None:
     if wrong or not chosen:
         sys.exit("\n".join(wrong) or "there is no such promise")
     try:
-        missed = survivors(chosen, given.processes)
+        missed = survivors(chosen, arguments.processes)
     except Unfit as error:
         sys.exit(str(error))
     minutes, seconds = divmod(round(time.monotonic() - began), 60)

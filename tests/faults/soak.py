@@ -159,9 +159,9 @@ class Soak:
 
     def _post(self, path: str, body: Any, who: dict[str, str] | None = None) -> Any:
         headers = {**(who or self._asks), "Idempotency-Key": f"{path} {self._done}"}
-        said = self._session.post(f"{self._url}{path}", json=body, headers=headers, timeout=60)
-        assert said.ok, (said.status_code, said.text)
-        return said.json()
+        response = self._session.post(f"{self._url}{path}", json=body, headers=headers, timeout=60)
+        assert response.ok, (response.status_code, response.text)
+        return response.json()
 
     def _pass_time(self) -> None:
         """Let a day go by for Redis, once nothing is in flight and every callback has arrived."""
@@ -238,21 +238,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--iterations", type=int, default=10_000, help="how many in all")
     parser.add_argument("--round", type=int, default=100, help="iterations between two steps")
-    given = parser.parse_args()
-    why = missing()
-    if why:
-        raise ConfigError(why)
+    arguments = parser.parse_args()
+    reason = missing()
+    if reason:
+        raise ConfigError(reason)
     for name in [name for name in os.environ if name.startswith("BOYD_")]:
         del os.environ[name]
-    first = max(given.iterations // 5, WARM * given.round)
+    first = max(arguments.iterations // 5, WARM * arguments.round)
     began = time.monotonic()
     with (
         tempfile.TemporaryDirectory(prefix="boyd-soak-") as folder,
-        Soak(Path(folder), given.round) as soak,
+        Soak(Path(folder), arguments.round) as soak,
     ):
         before = after = soak.run(first)
-        while after.iterations < given.iterations:
-            after = soak.run(min(given.iterations, after.iterations + 1000))
+        while after.iterations < arguments.iterations:
+            after = soak.run(min(arguments.iterations, after.iterations + 1000))
             said = f"{after.keys.total()} keys, {_mb(after.memory)}"
             print(f"{time.monotonic() - began:.0f} s: {after.iterations}, {said}", flush=True)
     print(f"\n{table(before, after)}\n")

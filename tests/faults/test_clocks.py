@@ -28,9 +28,9 @@ NIGHTLY = "agents.scheduled:nightly"
 
 @pytest.fixture(autouse=True)
 def _shifting() -> Iterator[None]:
-    why = missing()
-    if why:
-        pytest.skip(why)
+    reason = missing()
+    if reason:
+        pytest.skip(reason)
     yield
     tidy()
 
@@ -146,10 +146,10 @@ def _wait_for_answers(load: Load, number: int) -> None:
 
 def _twice_begun(world: World) -> list[tuple[str, int]]:
     """Slots, on the clock of Redis, in which beats began two iterations."""
-    begun: Counter[tuple[str, int]] = Counter()
+    counts: Counter[tuple[str, int]] = Counter()
     for agent in AGENTS:
         ticks = Ticks.of(agent, 0.5)
-        for one in world.deployment.agent(agent).history.results(10**6):
-            if one.trigger == "beat":
-                begun[agent, ticks.slot(to_ms(one.started_at))] += 1
-    return [slot for slot, times in begun.items() if times > 1]
+        for result in world.deployment.agent(agent).history.results(10**6):
+            if result.trigger == "beat":
+                counts[agent, ticks.slot(to_ms(result.started_at))] += 1
+    return [slot for slot, times in counts.items() if times > 1]

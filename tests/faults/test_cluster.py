@@ -68,7 +68,7 @@ def completed(world: Spread, agent: str, since: float) -> bool:
         results = world.deployment.agent(agent).history.results(5)
     except StoreError:
         return False
-    return any(one.success and one.started_at.timestamp() > since for one in results)
+    return any(result.success and result.started_at.timestamp() > since for result in results)
 
 
 def recovery(world: Spread, agent: str) -> float:
@@ -81,7 +81,7 @@ def recovery(world: Spread, agent: str) -> float:
 def gap(world: Spread, agent: str, since: float) -> float:
     """The longest time between the beginnings of two iterations that follow each other."""
     results = world.deployment.agent(agent).history.results(10**6)
-    began = sorted(one.started_at.timestamp() for one in results)
+    began = sorted(result.started_at.timestamp() for result in results)
     return max(b - a for a, b in pairwise(at for at in began if at > since))
 
 

@@ -62,19 +62,19 @@ class Watcher:
         while not self._over.wait(0.1):
             for name in self._world.apis:
                 url = f"{self._world.url(name)}/api/v0/agents/storm0/runs"
-                said = requests.post(url, json=body, headers=self._headers, timeout=60)
-                kind = said.json()["type"] if not said.ok else ""
-                self.told.answers[said.status_code, kind] += 1
-                if said.ok:
-                    self.told.made.append(("storm0", said.json()["id"]))
+                response = requests.post(url, json=body, headers=self._headers, timeout=60)
+                kind = response.json()["type"] if not response.ok else ""
+                self.told.answers[response.status_code, kind] += 1
+                if response.ok:
+                    self.told.made.append(("storm0", response.json()["id"]))
 
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[SmallDisk]:
     """A small disk; where none can be mounted it is skipped."""
-    why = missing()
-    if why:
-        pytest.skip(why)
+    reason = missing()
+    if reason:
+        pytest.skip(reason)
     made = SmallDisk(tmp_path / "disk")
     yield made
     made.unmount()
@@ -119,9 +119,9 @@ def _stands(world: World, full: Callable[[], Any], room: Callable[[], Any]) -> N
     load.start()
     wait_until(lambda: len(load.acknowledged.answers) > 3, 30)
     pids = {name: process.pid for name, process in world.deployment.processes.items()}
-    with Watcher(world) as told:
+    with Watcher(world) as watcher:
         full()
-        wait_until(lambda: any(status == 503 for status, _ in told.answers), 30)
+        wait_until(lambda: any(status == 503 for status, _ in watcher.answers), 30)
         time.sleep(FULL)  # the fault itself
         room()
         before = time.monotonic()
@@ -129,10 +129,10 @@ def _stands(world: World, full: Callable[[], Any], room: Callable[[], Any]) -> N
         wait_until(lambda: all(_goes_on(world, agent, since) for agent in AGENTS), 30)
         print(f"recovered {time.monotonic() - before:.1f} s after there was room")
     load.stop()
-    load.acknowledged.runs.extend(told.made)
+    load.acknowledged.runs.extend(watcher.made)
     settle(world)
 
-    assert set(told.answers) <= {(201, ""), (503, "/problems/unavailable")}
+    assert set(watcher.answers) <= {(201, ""), (503, "/problems/unavailable")}
     assert Invariants(world, load.acknowledged).check() == []
     assert pids == {name: p.pid for name, p in world.deployment.processes.items() if not p.poll()}
     logs = "".join(world.deployment.log(name) for name in (*world.workers, *world.beats))
@@ -151,6 +151,6 @@ def _goes_on(world: World, agent: str, since: datetime) -> bool:
     """Check for an iteration that began after *since* and was completed."""
     history = world.deployment.agent(agent).history
     try:
-        return any(one.success and one.started_at > since for one in history.results(3))
+        return any(result.success and result.started_at > since for result in history.results(3))
     except StoreError:
         return False

@@ -53,10 +53,10 @@ def watched(tmp_path: Path) -> Iterator[Watched]:
 @pytest.fixture
 def world(watched: Watched, tmp_path: Path) -> Iterator[Pair]:
     """A deployment that knows the sentinels only."""
-    made = Pair(tmp_path, watched)
-    made.start()
-    yield made
-    made.end()
+    pair = Pair(tmp_path, watched)
+    pair.start()
+    yield pair
+    pair.end()
 
 
 @pytest.mark.long
@@ -95,7 +95,7 @@ def _recovery(world: Pair, load: Load) -> float:
 
 def _completed(world: Pair, agent: str, began: float) -> bool:
     results = world.deployment.agent(agent).history.results(5)
-    return any(one.success and one.started_at.timestamp() > began for one in results)
+    return any(result.success and result.started_at.timestamp() > began for result in results)
 
 
 def _asking(condition: Callable[[], Any]) -> Callable[[], Any]:

@@ -114,7 +114,7 @@ def everybody_beats(deployment: Deployment) -> None:
 
 def last_beats(deployment: Deployment) -> dict[str, object]:
     """When each process has sent its last heartbeat."""
-    return {one.name: one.last_beat for one in deployment.store.fleet.workers()}
+    return {worker.name: worker.last_beat for worker in deployment.store.fleet.workers()}
 
 
 def _all_have_beaten(deployment: Deployment, before: dict[str, object]) -> bool:

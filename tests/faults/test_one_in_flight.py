@@ -117,7 +117,7 @@ def crowd(deployment: Deployment, callers: int, kills: int) -> list[str]:
     wait_until(deployment.effects)
     with ThreadPoolExecutor(min(callers, 40)) as pool:
         ways = islice(cycle(asking.ways()), callers)
-        asked = [pool.submit(way, number) for number, way in enumerate(ways)]
+        futures = [pool.submit(way, number) for number, way in enumerate(ways)]
         for number in range(kills):
             size = len(deployment.effects())
             wait_until(lambda size=size: len(deployment.effects()) > size + 4, 60)  # type: ignore[misc]
@@ -126,7 +126,7 @@ def crowd(deployment: Deployment, callers: int, kills: int) -> list[str]:
             with deployment.effects_file.open("a") as file:
                 file.write(f"killed:{name}\n")
             deployment.worker(name, AGENT)
-        for one in asked:
+        for one in futures:
             one.result()
     wait_until(asking.is_done, 120)
     return deployment.effects()

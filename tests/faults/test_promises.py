@@ -48,8 +48,8 @@ def goes_on(world: World, timeout: float = 30.0) -> None:
     before = progress(world)
 
     def further() -> bool:
-        found = [world.deployment.agent(a).history.get(before[a] + 1) for a in AGENTS]
-        return all(result is not None and result.success for result in found)
+        iterations = [world.deployment.agent(a).history.get(before[a] + 1) for a in AGENTS]
+        return all(result is not None and result.success for result in iterations)
 
     wait_until(further, timeout)
 
@@ -133,9 +133,9 @@ def test_a_stopping_worker_finishes_its_action(world: World) -> None:
     for name in others:
         world.deployment.stop(name, 40)
     url = f"{world.url('a0')}/api/v0/agents/storm0/actions/storm:slow?wait=30"
-    said: list[requests.Response] = []
+    responses: list[requests.Response] = []
     asking = threading.Thread(
-        target=lambda: said.append(
+        target=lambda: responses.append(
             requests.post(url, json={"params": {"number": 1}}, headers=headers, timeout=60)
         )
     )
@@ -145,7 +145,7 @@ def test_a_stopping_worker_finishes_its_action(world: World) -> None:
     asking.join()
 
     assert code == 0
-    assert said[0].json()["result"]["output"] == "done slowly"
+    assert responses[0].json()["result"]["output"] == "done slowly"
 
 
 @pytest.mark.long

@@ -40,17 +40,17 @@ def test_a_worker_of_the_next_release_and_one_of_this_share_every_iteration(
     base = f"{url}/api/v0/agents/storm0"
     for number in range(10):
         asked = {"params": {"number": number}, "requiresApproval": True}
-        taken = requests.post(
+        body = requests.post(
             f"{base}/actions/storm:call", json=asked, headers=headers, timeout=30
         ).json()
-        assert taken.get("queued"), (
-            taken,
+        assert body.get("queued"), (
+            body,
             deployment.log("next")[-3000:],
             deployment.log("now")[-3000:],
         )
         approver = deployment.key(f"bob{number}", "approvals")
         said = requests.post(
-            f"{base}/approvals/{taken['approvalId']}/approve", headers=approver, timeout=30
+            f"{base}/approvals/{body['approvalId']}/approve", headers=approver, timeout=30
         ).json()
         assert said.get("result", {}).get("output") == "done", (
             said,

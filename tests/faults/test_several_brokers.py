@@ -57,7 +57,7 @@ def test_a_broker_that_dies_stops_its_agents_alone_and_only_until_it_is_back(
     assert here
     assert there
     with Deployment(redis_url, tmp_path) as deployment:
-        deployment.environment["BOYD_BROKER_URL"] = " ".join(one.url for one in brokers)
+        deployment.environment["BOYD_BROKER_URL"] = " ".join(broker.url for broker in brokers)
         deployment.environment["BOYD_TIMING__RESEND_AFTER"] = "2"
         deployment.start("w", "worker", *files, ready=False)
         wait_until(lambda: len(deployment.store.fleet.workers()) == 2, 60)
@@ -93,7 +93,7 @@ def test_a_group_ends_as_a_whole_when_one_of_its_processes_is_killed(
     redis_url: str, brokers: list[RedisProcess], tmp_path: Path
 ) -> None:
     with Deployment(redis_url, tmp_path) as deployment:
-        deployment.environment["BOYD_BROKER_URL"] = " ".join(one.url for one in brokers)
+        deployment.environment["BOYD_BROKER_URL"] = " ".join(broker.url for broker in brokers)
         deployment.start("w", "worker", *agents_in(tmp_path), ready=False)
         wait_until(lambda: len(deployment.store.fleet.workers()) == 2, 60)
         first, other = deployment.store.fleet.workers()

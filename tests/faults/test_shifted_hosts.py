@@ -36,8 +36,8 @@ def _shifted(
     redis_server: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Deployment, str, str]]:
     """A worker an hour ahead, a beat an hour behind, an API process of either kind."""
-    if why := missing():
-        pytest.skip(why)
+    if reason := missing():
+        pytest.skip(reason)
     with redis.Redis.from_url(redis_server) as client:
         client.flushall()
     folder = tmp_path_factory.mktemp("shifted")
@@ -69,17 +69,17 @@ def _at(text: str) -> float:
 def test_reported_times_follow_the_clock_of_redis(shifted: tuple[Deployment, str, str]) -> None:
     deployment, *bases = shifted
     headers = deployment.key("client", "admin")
-    seen = deployment.ended("clocked", deployment.launcher("clocked").trigger("test").iteration)
-    [watched] = seen.observations
+    result = deployment.ended("clocked", deployment.launcher("clocked").trigger("test").iteration)
+    [watched] = result.observations
     data: dict[str, Any] = dict(watched.data)
 
     assert data["machine"] - _now(deployment) > HOUR / 2, "the clock was not shifted"
-    for told in (data["deployment"], seen.started_at.timestamp(), seen.ended_at.timestamp()):
+    for told in (data["deployment"], result.started_at.timestamp(), result.ended_at.timestamp()):
         assert abs(told - _now(deployment)) < NEAR
     for base in bases:
         body = {"title": "when", "description": "is it"}
-        made = requests.post(f"{base}/runs", json=body, headers=headers, timeout=60)
-        for told in (_at(made.json()["createdAt"]), _date(made)):
+        response = requests.post(f"{base}/runs", json=body, headers=headers, timeout=60)
+        for told in (_at(response.json()["createdAt"]), _date(response)):
             assert abs(told - _now(deployment)) < NEAR
     for process in deployment.store.fleet.workers():
         assert 0 <= _now(deployment) - process.started_at.timestamp() < NEAR
@@ -94,13 +94,13 @@ def test_approvals_expire_neither_early_nor_late(shifted: tuple[Deployment, str,
     asks, answers = deployment.key("client", "admin"), deployment.key("bob", "approvals", "read")
 
     def asked(number: int, base: str) -> dict[str, Any]:
-        said = requests.post(
+        body = requests.post(
             f"{base}/actions/clocked:write",
             json={"params": {"number": number}},
             headers=asks,
             timeout=60,
         ).json()
-        return _item(behind, said["approvalId"], answers)
+        return _item(behind, body["approvalId"], answers)
 
     first = asked(0, ahead)
     early = requests.post(f"{ahead}/approvals/{first['id']}/approve", headers=answers, timeout=60)
@@ -120,8 +120,8 @@ def test_approvals_expire_neither_early_nor_late(shifted: tuple[Deployment, str,
 
 
 def _item(base: str, approval: str, headers: dict[str, str]) -> dict[str, Any]:
-    found = requests.get(f"{base}/approvals/{approval}", headers=headers, timeout=60)
-    return dict(found.json())
+    response = requests.get(f"{base}/approvals/{approval}", headers=headers, timeout=60)
+    return dict(response.json())
 
 
 def test_a_request_is_known_again_and_a_key_expires_on_the_clock_of_redis(
@@ -174,18 +174,18 @@ def test_a_callback_is_repeated_when_it_is_due_and_its_signature_is_in_time(
         made = requests.post(f"{ahead}/runs", json=body, headers=headers, timeout=60).json()
         wait_until(lambda: len(taken) == 2, 20)
         wait_until(lambda: _delivered(ahead, made["id"], headers), 10)
-        told = requests.get(f"{ahead}/runs/{made['id']}/callback", headers=headers, timeout=60)
+        response = requests.get(f"{ahead}/runs/{made['id']}/callback", headers=headers, timeout=60)
     [first, second] = taken
 
     assert 4.4 < second.at - first.at < NEAR
-    for one, delivery in zip(taken, told.json()["deliveries"], strict=True):
+    for one, delivery in zip(taken, response.json()["deliveries"], strict=True):
         assert Webhook(SECRET).verify(one.body, one.headers)["runId"] == made["id"]
         assert abs(_at(delivery["at"]) - int(one.headers["webhook-timestamp"])) < NEAR
 
 
 def _delivered(base: str, run: str, headers: dict[str, str]) -> bool:
-    found = requests.get(f"{base}/runs/{run}/callback", headers=headers, timeout=60).json()
-    return len(found["deliveries"]) == 2
+    body = requests.get(f"{base}/runs/{run}/callback", headers=headers, timeout=60).json()
+    return len(body["deliveries"]) == 2
 
 
 class Taken:

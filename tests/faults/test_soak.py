@@ -16,9 +16,9 @@ ROUND = 25
 
 
 def test_redis_does_not_grow_with_more_iterations(tmp_path: Path, measure: Measure) -> None:
-    why = missing()
-    if why:
-        pytest.skip(why)
+    reason = missing()
+    if reason:
+        pytest.skip(reason)
     with Soak(tmp_path, ROUND) as soak:
         before = soak.run(WARM * ROUND)
         after = soak.run(2 * WARM * ROUND)

@@ -55,9 +55,9 @@ def test_an_iteration_runs_with_all_traffic_encrypted(
         headers = deployment.key("client", "admin")
 
         assert deployment.ended("storm0", 1).success
-        said = requests.get(f"{base}/api/v0/loop/status", headers=headers, timeout=60)
-        assert said.status_code == 200, said.text
-        assert said.json()["agentId"] == "storm0"
+        response = requests.get(f"{base}/api/v0/loop/status", headers=headers, timeout=60)
+        assert response.status_code == 200, response.text
+        assert response.json()["agentId"] == "storm0"
         with redis.Redis.from_url(redis_url, decode_responses=True) as plain:
             wait_until(
                 lambda: {c["db"] for c in plain.client_list() if c["cmd"] == "brpop"} == {"1"}

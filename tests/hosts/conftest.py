@@ -65,9 +65,9 @@ class Hosts(Deployment):
 @pytest.fixture
 def hosts(tmp_path: Path) -> Iterator[Hosts]:
     """A network with Redis on a host of its own; here without root it is skipped."""
-    why = missing()
-    if why:
-        pytest.skip(why)
+    reason = missing()
+    if reason:
+        pytest.skip(reason)
     network = Network()
     try:
         with Hosts(network, tmp_path) as made:

@@ -49,24 +49,26 @@ def guarded(tmp_path: Path, redis_server: str) -> Iterator[Guarded]:
 @pytest.fixture
 def running(guarded: Guarded, tmp_path: Path) -> Iterator[Deployment]:
     """Two agents with every process there is, each as its user."""
-    with Deployment(guarded.urls["admin"], tmp_path) as made:
+    with Deployment(guarded.urls["admin"], tmp_path) as deployment:
         agents = ["--agent", "agents.traced:careful", "--agent", "agents.traced:ticking"]
         act = ["--queues", "act", "--pool", "prefork", "--concurrency", "1"]
-        made.environment["BOYD_CALLBACKS__ALLOW_PRIVATE"] = "true"
-        made.environment["BOYD_AUDIT_KEY"] = "for the tests only"
-        made.environment["BOYD_REDIS_URL"] = guarded.urls["worker"]
-        made.start("worker", "worker", *agents, "--queues", "loop,observe,host,callback,think")
-        made.start("act", "worker", *agents, *act)
-        made.environment["BOYD_REDIS_URL"] = guarded.urls["beat"]
-        made.start("beat", "beat", *agents)
-        made.environment["BOYD_REDIS_URL"] = guarded.urls["archive"]
-        made.environment["BOYD_ARCHIVE_URL"] = f"sqlite:///{tmp_path}/archive.db"
-        made.start("archive", "archive", ready=False)
-        made.environment["BOYD_REDIS_URL"] = guarded.urls["traces"]
+        deployment.environment["BOYD_CALLBACKS__ALLOW_PRIVATE"] = "true"
+        deployment.environment["BOYD_AUDIT_KEY"] = "for the tests only"
+        deployment.environment["BOYD_REDIS_URL"] = guarded.urls["worker"]
+        deployment.start(
+            "worker", "worker", *agents, "--queues", "loop,observe,host,callback,think"
+        )
+        deployment.start("act", "worker", *agents, *act)
+        deployment.environment["BOYD_REDIS_URL"] = guarded.urls["beat"]
+        deployment.start("beat", "beat", *agents)
+        deployment.environment["BOYD_REDIS_URL"] = guarded.urls["archive"]
+        deployment.environment["BOYD_ARCHIVE_URL"] = f"sqlite:///{tmp_path}/archive.db"
+        deployment.start("archive", "archive", ready=False)
+        deployment.environment["BOYD_REDIS_URL"] = guarded.urls["traces"]
         with Sink() as sink:
-            made.environment["BOYD_TRACES__ENDPOINT"] = sink.url
-            made.start("traces", "traces", ready=False)
-            yield made
+            deployment.environment["BOYD_TRACES__ENDPOINT"] = sink.url
+            deployment.start("traces", "traces", ready=False)
+            yield deployment
 
 
 def asking(running: Deployment, guarded: Guarded) -> Client:
@@ -79,7 +81,7 @@ def copied_at(running: Deployment) -> datetime:
     """The time up to which everything was archived and exported."""
     client = running.store.client
     states = (read_archive_status(client), read_trace_status(client))
-    return min((one and one.copied_at) or from_ms(0) for one in states)
+    return min((state and state.copied_at) or from_ms(0) for state in states)
 
 
 def waiting(running: Deployment) -> list[ApprovalItem]:
@@ -183,11 +185,11 @@ def test_users_who_run_scripts_can_read_every_page_of_a_list(
 
 def test_a_route_is_only_complete_with_an_example_for_its_test() -> None:
     queries = {route.name: route.query.model_fields.values() for route in ALL if route.query}
-    named = {route.name for route in ALL if route.parts}
-    named |= {name for name, fields in queries.items() if any(it.is_required() for it in fields)}
+    names = {route.name for route in ALL if route.parts}
+    names |= {name for name, fields in queries.items() if any(it.is_required() for it in fields)}
     sent = {route.name for route in ALL if route.body is not None and not route.body_optional}
 
-    assert named == PATHS.keys()
+    assert names == PATHS.keys()
     assert sent <= BODIES.keys() <= {route.name for route in ALL}
 
 

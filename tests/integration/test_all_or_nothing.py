@@ -112,7 +112,11 @@ class Trial:
         self._busy = True
         try:
             before = self._snapshot()
-            shape = (call.name, *call.keys, *(str(one)[:20] for one in call.arguments[:6]))
+            shape = (
+                call.name,
+                *call.keys,
+                *(str(argument)[:20] for argument in call.arguments[:6]),
+            )
             new = shape not in self._seen and self.tried[call.name] < self._tries
             if new and self._succeeds(run):
                 self._seen.add(shape)
@@ -569,10 +573,10 @@ def move(a: AgentStore, wave: str, number: int, state: TargetState) -> list[str]
 
 def questions(store: Store, a: AgentStore) -> None:
     """Investigations and the runs that they are for."""
-    asked = InvestigationRequest(question="why?")
+    request = InvestigationRequest(question="why?")
     run = RunRequest(title="t", description="d")
     id, _ = a.investigations.ask(
-        asked, "llm", KEEP, id=str(uuid.UUID(int=1)), origin=Origin(actor=ANN), run=run
+        request, "llm", KEEP, id=str(uuid.UUID(int=1)), origin=Origin(actor=ANN), run=run
     )
     name = f"investigation:{id}"
     assert a.jobs.enter(name, 1, "w/1")
@@ -606,12 +610,12 @@ def approvals(store: Store, a: AgentStore) -> None:
     [anomaly] = a.acknowledgements.anomalies()
     assert a.acknowledgements.acknowledge_anomaly(anomaly, ANN) == "done"
     assert a.acknowledgements.release_anomaly(anomaly, ANN) == "done"
-    told = NotificationRecord(
+    record = NotificationRecord(
         stage="waiting", plugin="notifier", recipient="ops", group="ops", kind="mailto"
     )
-    [job] = a.notification_records.plan(first, {told.name: told}, {}, [])
+    [job] = a.notification_records.plan(first, {record.name: record}, {}, [])
     assert a.jobs.enter(job, 1, "w/1")
-    sent = told.patched({"state": "succeeded", "attempts": 1})
+    sent = record.patched({"state": "succeeded", "attempts": 1})
     assert a.notification_records.store(first, sent, Fence(job, 1, "w/1"))
     policy = LAX.patched({"min_approvals": 2})
     revoked = person("cid").patched({"key": "0123456789ab"})
@@ -697,8 +701,8 @@ def claim(
         concurrency=Concurrency(1, waits=True),
         sandbox=Sandbox(violations=1, window=60) if boxed else None,
     )
-    wanted = execution_request(execution, target="t", terms=terms, fence=fence)
-    return a.executions.claim(wanted, "token").outcome
+    request = execution_request(execution, target="t", terms=terms, fence=fence)
+    return a.executions.claim(request, "token").outcome
 
 
 BLOCKED = LimitViolation(limit="network", detail="x:1 is not a destination")

@@ -235,7 +235,7 @@ def test_a_conversation_with_the_model_is_followed_as_it_comes(
     assert json.loads(rest[-1]["data"])["text"] == "Since noon."
     _, page, _ = site.request("GET", f"{path}/log")
     # Pieces of a turn are forgotten when the next one begins: what it said is told whole.
-    kept = [one["id"] for one in page["entries"] if one["entry"]["kind"] != "delta"]
+    kept = [entry["id"] for entry in page["entries"] if entry["entry"]["kind"] != "delta"]
     shown = [one["id"] for one in [*blocks[1:], *rest] if one["event"] != "delta"]
     assert [one for one in kept if one in shown] == shown
 

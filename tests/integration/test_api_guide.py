@@ -175,16 +175,16 @@ def _header(line: str) -> tuple[str, str]:
 def test_every_example_of_the_guide_is_answered_as_it_says(shell: tuple[Shell, str]) -> None:
     typing, site = shell
     for typed, language, shown in examples():
-        said = typing.run(typed.replace(SITE, site)).strip()
+        answer = typing.run(typed.replace(SITE, site)).strip()
         try:
             if language == "json":
-                fits(parsed(shown), json.loads(said))
+                fits(parsed(shown), json.loads(answer))
             elif language == "http":
-                fits_http(shown, said)
+                fits_http(shown, answer)
             elif language == "text":
-                assert _like(shown.strip(), said)
+                assert _like(shown.strip(), answer)
         except (AssertionError, ValueError) as error:
-            raise AssertionError(f"{typed}\nshows\n{said[:3000]}\n{error}") from None
+            raise AssertionError(f"{typed}\nshows\n{answer[:3000]}\n{error}") from None
 
 
 def test_the_guide_has_an_example_of_every_kind() -> None:

@@ -26,8 +26,8 @@ AGENT = "agents.queue:agent"
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgreSQL]:
     """A PostgreSQL for the tests of this module."""
-    with postgresql(needed_postgresql()) as made:
-        yield made
+    with postgresql(needed_postgresql()) as database:
+        yield database
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.long)])
@@ -35,9 +35,9 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty database of each kind."""
     if request.param == "sqlite":
         return sqlite(tmp_path)
-    made: PostgreSQL = request.getfixturevalue("server")
-    made.empty()
-    return made.url
+    database: PostgreSQL = request.getfixturevalue("server")
+    database.empty()
+    return database.url
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def archived(world: Deployment, url: str) -> list[str]:
     while True:
         page = past.page(7, cursor, HistoryFilter(status="ok"))
         assert page.missing is None
-        found += [str(one.id) for one in page.iterations]
+        found += [str(iteration.id) for iteration in page.iterations]
         cursor = page.next_cursor
         if cursor is None:
             access.close()

@@ -179,9 +179,9 @@ class Follows(ClientExtension):
         return [ResultClaim(result_type="task", model=TaskResult, resolve=self._follow)]
 
     async def _follow(self, begun: TaskResult, ctx: ClaimContext) -> CallToolResult:
-        asked = GetTask(params=TaskParams(task_id=begun.task_id))
+        task = GetTask(params=TaskParams(task_id=begun.task_id))
         while True:
-            now = await ctx.session.send_request(asked, TaskNow)
+            now = await ctx.session.send_request(task, TaskNow)
             self.seen.append(now.status)
             if now.result is not None:
                 return now.result
@@ -220,7 +220,7 @@ def test_the_official_python_client_calls_tools(desk: Served, mode: str, version
     spoken, (status, proposed) = talked(talk(desk, mode, calls))
 
     assert spoken == version
-    assert [one["id"] for one in text_of(status)["agents"]] == ["desk"]
+    assert [agent["id"] for agent in text_of(status)["agents"]] == ["desk"]
     assert text_of(proposed)["status"] == "input_required"
 
 
@@ -248,13 +248,13 @@ def test_the_official_typescript_client_calls_tools(desk: Served, mode: str, ver
         ["node", script, desk.url, key, mode, *calls], capture_output=True, text=True, timeout=120
     )
     assert ran.returncode == 0, ran.stderr
-    told = json.loads(ran.stdout)
+    data = json.loads(ran.stdout)
 
-    assert told["version"] == version
-    assert "boyd_history" in told["tools"]
-    assert "boyd_runs_submit" not in told["tools"]
-    assert told["read"]["contents"][0]["uri"] == "boyd://agent/desk/approvals"
-    assert [one["isError"] for one in told["results"]] == [False, False]
+    assert data["version"] == version
+    assert "boyd_history" in data["tools"]
+    assert "boyd_runs_submit" not in data["tools"]
+    assert data["read"]["contents"][0]["uri"] == "boyd://agent/desk/approvals"
+    assert [result["isError"] for result in data["results"]] == [False, False]
 
 
 def test_a_proposal_outlives_the_api_that_took_it(redis_url: str, tmp_path: Path) -> None:
@@ -263,22 +263,22 @@ def test_a_proposal_outlives_the_api_that_took_it(redis_url: str, tmp_path: Path
         robot = running.key("robot", "read", "actions", person=False)
         url = running.api("api")
         given = {"action": "counter:add", "rationale": "why not"}
-        begun = rpc(url, robot, "tools/call", name="boyd_propose_action", arguments=given)
+        reply = rpc(url, robot, "tools/call", name="boyd_propose_action", arguments=given)
         running.kill("api")
         url = running.api("another")
-        task = rpc(url, robot, "tasks/get", taskId=begun["taskId"])
+        task = rpc(url, robot, "tasks/get", taskId=reply["taskId"])
         [asked] = task["inputRequests"].values()
         approval = asked["params"]["url"].rpartition("/")[2]
         answer = f"{url}/api/v0/agents/routed/approvals/{approval}/approve"
         refused = requests.post(answer, headers=running.key("bot", "approvals", person=False))
-        taken = requests.post(answer, headers=running.key("ann", "approvals"))
+        response = requests.post(answer, headers=running.key("ann", "approvals"))
 
         def ended() -> Any:
-            found = rpc(url, robot, "tasks/get", taskId=begun["taskId"])
+            found = rpc(url, robot, "tasks/get", taskId=reply["taskId"])
             return found if found["status"] == "completed" else None
 
         result = wait_until(ended, 30)["result"]
-    assert (begun["resultType"], task["status"]) == ("task", "input_required")
-    assert (refused.status_code, taken.status_code) == (403, 200)
+    assert (reply["resultType"], task["status"]) == ("task", "input_required")
+    assert (refused.status_code, response.status_code) == (403, 200)
     assert not result["isError"]
     assert "added" in result["content"][0]["text"]

@@ -72,10 +72,10 @@ def rewrite(whole: Store, change: Callable[[Raw], Any]) -> None:
 
 
 def misfit(chain: Audit, **noted: AuditHead) -> Misfit:
-    found = chain.verify(**noted)
-    assert not found.ok
-    assert found.misfit is not None
-    return found.misfit
+    verification = chain.verify(**noted)
+    assert not verification.ok
+    assert verification.misfit is not None
+    return verification.misfit
 
 
 def named(chain: Audit, **noted: AuditHead) -> tuple[int, str]:

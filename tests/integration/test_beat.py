@@ -21,9 +21,9 @@ def results(deployment: Deployment, count: int) -> list[LoopResult]:
     """The first *count* iterations, once they have ended."""
     history = deployment.agent("ticking").history
     wait_until(lambda: history.get(count), 60)
-    found = [history.get(n) for n in range(1, count + 1)]
-    assert all(found)
-    return [result for result in found if result]
+    iterations = [history.get(n) for n in range(1, count + 1)]
+    assert all(iterations)
+    return [result for result in iterations if result]
 
 
 def slots(found: list[LoopResult]) -> list[int]:

@@ -46,13 +46,15 @@ def server(tmp_path: Path, redis_server: str) -> Iterator[Guarded]:
 @pytest.fixture
 def running(server: Guarded, tmp_path: Path) -> Iterator[Deployment]:
     """A worker whose tasks and life the tools may see; the user of `surroundings` is theirs."""
-    with Deployment(server.urls["admin"], tmp_path) as made:
-        made.environment["BOYD_CELERY__EVENTS"] = "true"
-        made.environment["BOYD_REDIS_URL"] = server.urls["worker"]
+    with Deployment(server.urls["admin"], tmp_path) as deployment:
+        deployment.environment["BOYD_CELERY__EVENTS"] = "true"
+        deployment.environment["BOYD_REDIS_URL"] = server.urls["worker"]
         # Where tasks are processes, each step is a task of its own.
-        made.worker("worker", "agents.traced:traced", "--pool", "prefork", "--concurrency", "2")
-        made.environment["BOYD_REDIS_URL"] = (server.secrets / "redis-url-celery").read_text()
-        yield made
+        deployment.worker(
+            "worker", "agents.traced:traced", "--pool", "prefork", "--concurrency", "2"
+        )
+        deployment.environment["BOYD_REDIS_URL"] = (server.secrets / "redis-url-celery").read_text()
+        yield deployment
 
 
 def run(running: Deployment, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -192,12 +192,12 @@ def test_durations_are_formatted_for_people() -> None:
 def test_status_shows_the_agent_its_observers_and_its_workers(cli: Cli, store: Store) -> None:
     lab = lab_of(store, sees("eye", seen()), fails(), reads("mind", "calm"))
     lab.run()
-    shown = cli("status")
-    assert "test: quiet; idle" in shown
-    assert "test #1 ok" in shown
-    assert re.search(r"p:eye +ok", shown)
-    assert re.search(r"p:fails +failed 1 time in a row +never +RuntimeError: boom", shown)
-    assert re.search(r"worker +lab@here .*loop, observe, act, host, .*host.here +ok", shown)
+    output = cli("status")
+    assert "test: quiet; idle" in output
+    assert "test #1 ok" in output
+    assert re.search(r"p:eye +ok", output)
+    assert re.search(r"p:fails +failed 1 time in a row +never +RuntimeError: boom", output)
+    assert re.search(r"worker +lab@here .*loop, observe, act, host, .*host.here +ok", output)
 
 
 def test_status_shows_what_waits_and_what_is_held(cli: Cli, store: Store) -> None:
@@ -208,12 +208,12 @@ def test_status_shows_what_waits_and_what_is_held(cli: Cli, store: Store) -> Non
     cli("pause", "--reason", "holidays")
     cli("freeze", "--reason", "moving house")
     cli("freeze", "--all")
-    shown = cli("status", "--agent", "test")
-    assert "test: waits for you, paused, frozen; idle" in shown
-    assert "waiting    1 run, 1 approval" in shown
-    assert re.search(r"paused +holidays \(by ann\)", shown)
-    assert re.search(r"frozen +moving house \(by ann\)", shown)
-    assert shown.startswith("Actions of all agents are frozen: no reason given")
+    output = cli("status", "--agent", "test")
+    assert "test: waits for you, paused, frozen; idle" in output
+    assert "waiting    1 run, 1 approval" in output
+    assert re.search(r"paused +holidays \(by ann\)", output)
+    assert re.search(r"frozen +moving house \(by ann\)", output)
+    assert output.startswith("Actions of all agents are frozen: no reason given")
 
 
 def test_status_shows_the_schedule_and_the_next_start(cli: Cli, store: Store) -> None:
@@ -222,19 +222,19 @@ def test_status_shows_the_schedule_and_the_next_start(cli: Cli, store: Store) ->
     assert re.search(r"problem +no beat starts its iterations", cli("status"))
     beat: dict[str, Any] = {"name": "b", "role": "beat", "host": "here", "pid": 1, "queues": []}
     store.fleet.beat(WorkerInfo(**beat, agents=["test"], version="1", started_at=utc_now()))
-    shown = cli("status", "--agent", "test")
-    assert "manual, at 0 8 1 1 * (Europe/Vienna)" in shown
-    assert re.search(r"next start +\S+-01-01 \d\d:00.* \(in \d", shown)
+    output = cli("status", "--agent", "test")
+    assert "manual, at 0 8 1 1 * (Europe/Vienna)" in output
+    assert re.search(r"next start +\S+-01-01 \d\d:00.* \(in \d", output)
     assert cli.json("status")["agents"][0]["nextStart"].endswith("-01-01T07:00:00Z")
 
 
 def test_status_as_json_has_everything(cli: Cli, lab: Lab) -> None:
     lab.run()
-    found = cli.json("status")
-    assert found["agents"][0]["iteration"] == 1
-    assert found["agents"][0]["observers"]["p:eye"]["failures"] == 0
-    assert found["workers"][0]["name"] == "lab@here"
-    assert found["frozen"] is None
+    body = cli.json("status")
+    assert body["agents"][0]["iteration"] == 1
+    assert body["agents"][0]["observers"]["p:eye"]["failures"] == 0
+    assert body["workers"][0]["name"] == "lab@here"
+    assert body["frozen"] is None
 
 
 def test_status_names_the_phase_that_waits_for_a_worker(cli: Cli, lab: Lab) -> None:
@@ -316,8 +316,8 @@ def test_history_lists_the_newest_first(cli: Cli, lab: Lab) -> None:
     lines = cli.result("history", "--limit", "2").stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["#", "3", "2"]
     assert lines[1].endswith("all is well  p:do ok")
-    found = cli.json("history", "--agent", "test")
-    assert [item["iteration"] for item in found] == [3, 2, 1]
+    body = cli.json("history", "--agent", "test")
+    assert [item["iteration"] for item in body] == [3, 2, 1]
 
 
 def test_history_tells_what_was_done_from_what_only_waits(cli: Cli, store: Store) -> None:
@@ -350,8 +350,8 @@ def test_into_a_pipe_no_text_is_cut(cli: Cli, store: Store) -> None:
 def test_history_leaves_out_the_iteration_in_flight_but_not_one_more(cli: Cli, lab: Lab) -> None:
     lab.run()
     lab.launcher.trigger("me")
-    found = cli.json("history", "--limit", "1")
-    assert [item["iteration"] for item in found] == [1]
+    body = cli.json("history", "--limit", "1")
+    assert [item["iteration"] for item in body] == [1]
 
 
 def test_one_iteration_is_shown_with_everything(cli: Cli, store: Store) -> None:
@@ -365,19 +365,19 @@ def test_one_iteration_is_shown_with_everything(cli: Cli, store: Store) -> None:
     )
     lab.submit("look")
     lab.deliver()
-    shown = cli("history", "1", "--agent", "test")
-    assert re.search(r"phases +start \d+ ms, observe \d+ ms, orient \d+ ms, decide", shown)
+    output = cli("history", "1", "--agent", "test")
+    assert re.search(r"phases +start \d+ ms, observe \d+ ms, orient \d+ ms, decide", output)
     seen_there = r"p:eye: 3 observations \(1 error, 1 warning, 1 unrated\); on here, \d"
-    assert re.search(seen_there, shown)
-    assert shown.index("error disk") < shown.index("warning disk") < shown.index("unrated cpu")
-    assert re.search(r"p:blind +observe +here +\d+ ms +RuntimeError: boom", shown)
-    assert re.search(r"from p:mind +the disk is full", shown)
-    assert re.search(r"rationale +room is needed", shown)
-    assert re.search(r"path +/tmp", shown)
-    assert re.search(r"chosen +p:tidy", shown)
-    assert re.search(r"action +p:do ok", shown)
-    assert re.search(r"host +here\n +worker +lab\n +output +{\"freed\": 3}", shown)
-    assert cli("history", "1") == shown
+    assert re.search(seen_there, output)
+    assert output.index("error disk") < output.index("warning disk") < output.index("unrated cpu")
+    assert re.search(r"p:blind +observe +here +\d+ ms +RuntimeError: boom", output)
+    assert re.search(r"from p:mind +the disk is full", output)
+    assert re.search(r"rationale +room is needed", output)
+    assert re.search(r"path +/tmp", output)
+    assert re.search(r"chosen +p:tidy", output)
+    assert re.search(r"action +p:do ok", output)
+    assert re.search(r"host +here\n +worker +lab\n +output +{\"freed\": 3}", output)
+    assert cli("history", "1") == output
     assert cli.json("history", "1")["runs"]
 
 
@@ -396,10 +396,10 @@ def test_observations_that_are_all_alike_are_one_line_with_their_range(
 
     many = Observer(name="many", observe=look, partition=lambda: list(range(60)))
     lab_of(store, many).run()
-    shown = cli("history", "1")
-    assert re.search(r"p:many: 60 observations \(60 info\); 60 runs on here, [\d.]+ m?s", shown)
-    assert "    all 60: host-00 to host-59; load 0 to 5.9\n" in shown
-    assert len(shown.splitlines()) < 40
+    output = cli("history", "1")
+    assert re.search(r"p:many: 60 observations \(60 info\); 60 runs on here, [\d.]+ m?s", output)
+    assert "    all 60: host-00 to host-59; load 0 to 5.9\n" in output
+    assert len(output.splitlines()) < 40
 
 
 def test_one_iteration_tells_which_strategies_had_no_say_and_why(cli: Cli, store: Store) -> None:
@@ -409,9 +409,9 @@ def test_one_iteration_tells_which_strategies_had_no_say_and_why(cli: Cli, store
     calm = Strategy(name="calm", decide=lambda: choice(), applicable_when=lambda: False)
     torn = Strategy(name="torn", decide=lambda: choice(), applicable_when=broken)
     lab_of(store, calm, torn).run()
-    shown = cli("history", "1")
-    assert re.search(r"not applicable +p:calm: its predicate is false in this situation", shown)
-    assert re.search(r"not applicable +p:torn: its predicate failed: RuntimeError: no data", shown)
+    output = cli("history", "1")
+    assert re.search(r"not applicable +p:calm: its predicate is false in this situation", output)
+    assert re.search(r"not applicable +p:torn: its predicate failed: RuntimeError: no data", output)
 
 
 def test_one_iteration_tells_everything_that_it_was_decided_on(cli: Cli, store: Store) -> None:
@@ -422,14 +422,14 @@ def test_one_iteration_tells_everything_that_it_was_decided_on(cli: Cli, store: 
     hooked = plugin(id="boss", on_decide=lambda: {"risk": "high"})
     own = plugin(Orienter(name="o", orient=orient), chooses(choice()), Recorder().action())
     Lab(Agent("test", plugins=[own, hooked]), client=store.client).run()
-    shown = cli("history", "1")
-    assert re.search(r"agent +build [0-9a-f]{16}, settings [0-9a-f]{16}, Boyd [\d.]+", shown)
-    assert re.search(r"plugins +situation-priority [\d.]+, p [0-9a-f]{16}, boss", shown)
-    assert re.search(r"^  orient +\+\d+ ms +\d+ ms +lab$", shown, re.MULTILINE)
-    assert re.search(r"p:o +state level: absent", shown)
-    assert re.search(r"chosen +p:chooses: it is the first that applies", shown)
-    assert re.search(r"changed +risk from low to high by boss", shown)
-    assert re.search(r"gate +automatic: the action is auto", shown)
+    output = cli("history", "1")
+    assert re.search(r"agent +build [0-9a-f]{16}, settings [0-9a-f]{16}, Boyd [\d.]+", output)
+    assert re.search(r"plugins +situation-priority [\d.]+, p [0-9a-f]{16}, boss", output)
+    assert re.search(r"^  orient +\+\d+ ms +\d+ ms +lab$", output, re.MULTILINE)
+    assert re.search(r"p:o +state level: absent", output)
+    assert re.search(r"chosen +p:chooses: it is the first that applies", output)
+    assert re.search(r"changed +risk from low to high by boss", output)
+    assert re.search(r"gate +automatic: the action is auto", output)
 
 
 def test_one_iteration_tells_which_observers_were_not_due(cli: Cli, store: Store) -> None:
@@ -448,8 +448,8 @@ def test_history_goes_on_behind_the_first_page(
         lab.run()
     monkeypatch.setattr("boyd_cli.commands.history_command._PAGE", 2)
     assert [one["iteration"] for one in cli.json("history", "--limit", "6")] == [*range(7, 1, -1)]
-    found = cli.json("history", "--before", "4", "--limit", "2")
-    assert [one["iteration"] for one in found] == [3, 2]
+    body = cli.json("history", "--before", "4", "--limit", "2")
+    assert [one["iteration"] for one in body] == [3, 2]
     assert "For older iterations: --before 6" in cli.result("history", "--limit", "2").stderr
 
 
@@ -573,7 +573,7 @@ def test_no_name_and_no_reason_forges_a_line(cli: Cli, store: Store) -> None:
     cli("freeze", "--all", "--reason", forged)
     cli("freeze", "--agent", "test", "--reason", forged)
     outputs = [cli("status"), cli.result("agents").output, cli("unfreeze", "--all")]
-    lines = [line for shown in outputs for line in shown.splitlines()]
+    lines = [line for output in outputs for line in output.splitlines()]
     assert all(line.isprintable() for line in lines)
     assert not any(line.startswith("forged") for line in lines)
 
@@ -676,12 +676,12 @@ def test_files_written_by_init_pass_the_check_and_run(
 ) -> None:
     folder = tmp_path / "My Agent"
     folder.mkdir()
-    told = cli("init", str(folder))
+    output = cli("init", str(folder))
     file = str(folder / "agent.toml")
     shown = cli("check", file)
     assert f"ok: {file}: agent my-agent (My agent), continuous every 10 s" in shown
     assert "on_decide (guard)" in shown
-    assert f"check '{file}' && " in told
+    assert f"check '{file}' && " in output
     deployment.worker("w", file)
     ended = cli.process("trigger", "--wait", "--timeout", str(PATIENCE))
     assert ended.returncode == 0, ended.stderr
@@ -759,18 +759,18 @@ def test_the_effective_settings_are_shown_without_secrets(cli: Cli, tmp_path: Pa
         'nested = [{name = "n", password = "hush5"}]',
     )
     url = "redis://:hush6@localhost:1/0"
-    shown = cli("check", "--print", file, BOYD_REDIS_URL=url, BOYD_BROKER_URL=url)
-    assert "hush" not in shown
-    assert 'redis_url = "redis://:***@localhost:1/0"' in shown
-    assert 'option.url = "https://me:***@host/x"' in shown
-    assert 'option.nested = [{"name": "n", "password": "***"}]' in shown
-    assert "timing.lease = 3.0" in shown
-    assert "loop_interval = 60.0" in shown
+    output = cli("check", "--print", file, BOYD_REDIS_URL=url, BOYD_BROKER_URL=url)
+    assert "hush" not in output
+    assert 'redis_url = "redis://:***@localhost:1/0"' in output
+    assert 'option.url = "https://me:***@host/x"' in output
+    assert 'option.nested = [{"name": "n", "password": "***"}]' in output
+    assert "timing.lease = 3.0" in output
+    assert "loop_interval = 60.0" in output
 
 
 def test_the_check_names_each_component_with_what_matters(cli: Cli, tmp_path: Path) -> None:
-    shown = cli("check", site(tmp_path))
-    assert re.search(r"observer +look: every 5 s, queue far, in shards, at most 3 s", shown)
+    output = cli("check", site(tmp_path))
+    assert re.search(r"observer +look: every 5 s, queue far, in shards, at most 3 s", output)
 
 
 def test_the_check_goes_on_after_an_agent_that_cannot_be_used(cli: Cli, tmp_path: Path) -> None:
@@ -817,9 +817,9 @@ def test_an_observer_finds_its_state_in_redis(cli: Cli, store: Store, tmp_path: 
 
 
 def test_an_observer_runs_without_redis_too(cli: Cli, tmp_path: Path) -> None:
-    shown = cli("observe", site(tmp_path), "look", BOYD_REDIS_URL="redis://127.0.0.1:1")
-    assert "empty state" in shown
-    assert '"seen": 1' in shown
+    output = cli("observe", site(tmp_path), "look", BOYD_REDIS_URL="redis://127.0.0.1:1")
+    assert "empty state" in output
+    assert '"seen": 1' in output
 
 
 @pytest.mark.parametrize(
@@ -833,8 +833,8 @@ def test_an_observer_that_fails_says_how(cli: Cli, tmp_path: Path, url: str, err
 
 
 def test_an_observer_that_does_not_exist_is_not_found(cli: Cli, tmp_path: Path) -> None:
-    shown = cli("observe", site(tmp_path), "loop", status=4)
-    assert "no observer 'loop'; known: site:look" in shown
+    output = cli("observe", site(tmp_path), "loop", status=4)
+    assert "no observer 'loop'; known: site:look" in output
 
 
 # Doctor
@@ -848,13 +848,13 @@ def doctor(cli: Cli, status: int = 0, **found: str) -> dict[str, str]:
 
 def test_the_doctor_looks_at_redis_and_at_the_fleet(cli: Cli, lab: Lab) -> None:
     beats(lab_store(lab))
-    found = doctor(cli)
-    assert found["version"].startswith("ok ")
-    assert found["persistence"].startswith("warning nothing is written to disk")
-    assert found["eviction"] == "ok noeviction"
-    assert found["clock"] == "ok this host and Redis agree"
-    assert found["workers"] == "ok 1 worker alive on here"
-    assert found["agent test"] == "ok its queues are served by 1 worker"
+    report = doctor(cli)
+    assert report["version"].startswith("ok ")
+    assert report["persistence"].startswith("warning nothing is written to disk")
+    assert report["eviction"] == "ok noeviction"
+    assert report["clock"] == "ok this host and Redis agree"
+    assert report["workers"] == "ok 1 worker alive on here"
+    assert report["agent test"] == "ok its queues are served by 1 worker"
 
 
 def lab_store(lab: Lab) -> Store:
@@ -869,12 +869,12 @@ def test_the_doctor_finds_settings_of_redis_that_lose_state(
     store.client.config_set("maxmemory", int(used * 1.1))
     store.client.config_set("maxmemory-policy", "volatile-lru")
     try:
-        found = doctor(cli, status=1)
+        report = doctor(cli, status=1)
     finally:
         store.client.config_set("maxmemory", 0)
         store.client.config_set("maxmemory-policy", "noeviction")
-    assert found["eviction"].startswith("error volatile-lru")
-    assert found["memory"].split()[0] in ("warning", "error")
+    assert report["eviction"].startswith("error volatile-lru")
+    assert report["memory"].split()[0] in ("warning", "error")
 
 
 def test_the_doctor_says_what_it_may_not_look_at(cli: Cli, store: Store, lab: Lab) -> None:
@@ -883,11 +883,11 @@ def test_the_doctor_says_what_it_may_not_look_at(cli: Cli, store: Store, lab: La
     )
     try:
         url = cli.environment["BOYD_REDIS_URL"].replace("redis://", "redis://shy:pw@")
-        shown = cli("doctor", BOYD_REDIS_URL=url)
+        output = cli("doctor", BOYD_REDIS_URL=url)
     finally:
         store.client.acl_deluser("shy")
-    assert "permission denied" in shown
-    assert "pw" not in shown
+    assert "permission denied" in output
+    assert "pw" not in output
 
 
 def test_the_doctor_finds_queues_and_ticks_that_nobody_serves(cli: Cli, store: Store) -> None:
@@ -903,27 +903,28 @@ def test_the_doctor_finds_the_queues_that_plugins_name(
 ) -> None:
     file = site(tmp_path)
     beats(store, name="w1", role="worker", agents=["site"], queues=["loop", "observe", "act"])
-    shown = cli("doctor", "--agent", file, status=1)
-    assert "no live worker consumes queue 'far', needed by site:look" in shown
+    output = cli("doctor", "--agent", file, status=1)
+    assert "no live worker consumes queue 'far', needed by site:look" in output
 
 
 def test_the_doctor_reports_worker_problems_and_mixed_versions(cli: Cli, store: Store) -> None:
     beats(store, name="w1", role="worker", problem="3 observers hang")
     beats(store, name="w2", role="worker", version="0.0.9")
-    found = doctor(cli)
-    assert found["worker w1"] == "warning 3 observers hang"
+    report = doctor(cli)
+    assert report["worker w1"] == "warning 3 observers hang"
     assert (
-        found["versions"] == f"warning 0.0.9 (worker w2) and {VERSION} (worker w1) run side by side"
+        report["versions"]
+        == f"warning 0.0.9 (worker w2) and {VERSION} (worker w1) run side by side"
     )
 
 
 def test_the_doctor_tells_what_is_stopped_on_purpose(cli: Cli, lab: Lab) -> None:
     cli("freeze", "--all", "--reason", "moving house")
     cli("pause", "--reason", "holidays")
-    shown = cli("doctor")
-    assert "actions of all agents are frozen: moving house" in shown
-    assert "paused: holidays" in shown
-    assert shown.endswith(" problems found.\n")
+    output = cli("doctor")
+    assert "actions of all agents are frozen: moving house" in output
+    assert "paused: holidays" in output
+    assert output.endswith(" problems found.\n")
 
 
 def test_the_doctor_answers_without_redis(cli: Cli) -> None:

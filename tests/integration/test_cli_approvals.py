@@ -96,9 +96,9 @@ class Desk:
 
     def now(self, item: ApprovalItem) -> ApprovalItem:
         """The item as it is now."""
-        found = self.lab.store.approvals.get(item.id)
-        assert found is not None
-        return found
+        approval = self.lab.store.approvals.get(item.id)
+        assert approval is not None
+        return approval
 
 
 @pytest.fixture
@@ -148,19 +148,19 @@ def test_an_undo_is_named_as_one_in_the_list(desk: Desk) -> None:
 
 def test_an_undo_is_shown_with_what_it_undoes(desk: Desk) -> None:
     item, execution = desk.undo()
-    shown = desk.cli("approvals", "show", item.id[:8])
+    output = desk.cli("approvals", "show", item.id[:8])
 
-    assert shown.startswith(f"undo of p:do ({execution[:17]}): waits\n")
-    assert re.search(f"^  undoes +{execution}$", shown, re.MULTILINE)
-    assert f'  output of the execution to undo ({execution})\n    "all tidy"' in shown
+    assert output.startswith(f"undo of p:do ({execution[:17]}): waits\n")
+    assert re.search(f"^  undoes +{execution}$", output, re.MULTILINE)
+    assert f'  output of the execution to undo ({execution})\n    "all tidy"' in output
 
 
 def test_approving_a_rollback_with_yes_says_that_it_is_one(desk: Desk) -> None:
     item, execution = desk.undo()
-    said = desk.cli("approvals", "approve", "--yes", item.id[:8])
+    output = desk.cli("approvals", "approve", "--yes", item.id[:8])
 
     title = f"undo of p:do ({execution[:17]})"
-    assert said.splitlines()[:2] == [f"{title} is approved", f"{title} ok"]
+    assert output.splitlines()[:2] == [f"{title} is approved", f"{title} ok"]
 
 
 def test_an_empty_list_says_so(desk: Desk) -> None:
@@ -177,7 +177,7 @@ def test_resolved_approvals_are_listed_with_all(desk: Desk) -> None:
 def test_an_item_is_shown_in_full(strict: Desk) -> None:
     item = strict.propose()
     strict.lab.resolver.answer(item.id, "approved", person("bob"), "fine")
-    shown = strict.cli("approvals", "show", item.id[:6])
+    output = strict.cli("approvals", "show", item.id[:6])
     for name, text in {
         "why": "it is a mess",
         "risk": "high",
@@ -185,9 +185,9 @@ def test_an_item_is_shown_in_full(strict: Desk) -> None:
         "digest": item.fingerprint,
         "policy": "2 approvals, by anyone, not by the requester, with a note",
     }.items():
-        assert re.search(rf"{name} +{re.escape(text)}", shown), name
-    assert re.search(rf"approved by +bob {AGO}: fine", shown)
-    assert '"room": "attic"' in shown
+        assert re.search(rf"{name} +{re.escape(text)}", output), name
+    assert re.search(rf"approved by +bob {AGO}: fine", output)
+    assert '"room": "attic"' in output
     assert strict.cli.json("approvals", "show", item.id)["id"] == item.id
     assert "room: attic" in strict.cli("approvals", "show", item.id, "-o", "yaml")
 
@@ -203,10 +203,10 @@ def test_an_item_says_that_it_cannot_be_approved_while_actions_are_frozen(desk: 
 def test_a_resolved_approval_shows_its_outcome(desk: Desk) -> None:
     item = desk.propose()
     desk.cli("approvals", "approve", "--yes", item.id, "--reason", "go")
-    shown = desk.cli("approvals", "show", item.id)
-    assert re.search(r"ended +approved by ann .*, p:do ok", shown)
-    assert re.search(r"note +go", shown)
-    assert "p:do ok: all tidy" in shown
+    output = desk.cli("approvals", "show", item.id)
+    assert re.search(r"ended +approved by ann .*, p:do ok", output)
+    assert re.search(r"note +go", output)
+    assert "p:do ok: all tidy" in output
 
 
 def test_an_unknown_or_ambiguous_id_is_refused(desk: Desk) -> None:
@@ -214,9 +214,9 @@ def test_an_unknown_or_ambiguous_id_is_refused(desk: Desk) -> None:
     # One more than there are digits to begin with.
     ids = [desk.propose(f"room {number}").id for number in range(17)]
     [(digit, times)] = Counter(id[0] for id in ids).most_common(1)
-    told = desk.cli("approvals", "deny", "--yes", digit, status=1)
-    assert f"{digit!r} matches {times} approvals: " in told
-    assert sum(id[:12] in told for id in ids) == min(times, 5)
+    output = desk.cli("approvals", "deny", "--yes", digit, status=1)
+    assert f"{digit!r} matches {times} approvals: " in output
+    assert sum(id[:12] in output for id in ids) == min(times, 5)
     unknown = "01234567-0123-0123-0123-0123456789ab"
     assert unknown in desk.cli("approvals", "show", unknown, status=4)
 
@@ -233,8 +233,8 @@ def test_an_empty_id_is_refused_and_nothing_is_answered(
 
 def test_invisible_characters_are_shown_escaped(desk: Desk) -> None:
     item = desk.propose("at\u202etic\x9b2J")
-    shown = desk.cli("approvals", "show", item.id)
-    assert r'"room": "at\u202etic\u009b2J"' in shown
+    output = desk.cli("approvals", "show", item.id)
+    assert r'"room": "at\u202etic\u009b2J"' in output
     assert desk.cli.json("approvals", "show", item.id)["params"] == item.params
 
 
@@ -243,22 +243,22 @@ def test_invisible_characters_are_shown_escaped(desk: Desk) -> None:
 
 def test_approving_executes_and_tells_the_result(desk: Desk) -> None:
     item = desk.propose()
-    told = desk.cli("approvals", "approve", "--yes", item.id[:8], "--reason", "checked")
-    assert re.fullmatch(r"p:do is approved\np:do ok\n  output  all tidy\n", told)
+    output = desk.cli("approvals", "approve", "--yes", item.id[:8], "--reason", "checked")
+    assert re.fullmatch(r"p:do is approved\np:do ok\n  output  all tidy\n", output)
     now = desk.now(item)
     assert (now.status, now.note, now.acted_by) == ("approved", "checked", "ann")
     assert desk.recorder.calls == [{"room": "attic"}]
 
 
 def test_the_answer_can_be_read_by_programs(desk: Desk) -> None:
-    found = desk.cli.json("approvals", "approve", "--yes", desk.propose().id)
-    assert (found["success"], found["approval"]["result"]["output"]) == (True, "all tidy")
+    body = desk.cli.json("approvals", "approve", "--yes", desk.propose().id)
+    assert (body["success"], body["approval"]["result"]["output"]) == (True, "all tidy")
 
 
 def test_an_action_that_fails_fails_the_command(desk: Desk) -> None:
     desk.recorder._error = RuntimeError("the door is locked")
-    told = desk.cli("approvals", "approve", "--yes", desk.propose().id, status=1)
-    assert "p:do failed: RuntimeError: the door is locked" in told
+    output = desk.cli("approvals", "approve", "--yes", desk.propose().id, status=1)
+    assert "p:do failed: RuntimeError: the door is locked" in output
 
 
 @pytest.mark.parametrize(("command", "status"), [("deny", "denied"), ("withdraw", "withdrawn")])
@@ -294,10 +294,10 @@ def test_several_are_answered_one_by_one(desk: Desk) -> None:
     one, two, three = [desk.propose(room) for room in rooms]
     desk.cli("approvals", "deny", "--yes", two.id)
     ids = [item.id for item in (one, two, three)]
-    told = desk.cli("approvals", "approve", "--yes", *ids, status=5)
-    assert f"{one.id[:8]} p:do ok" in told
-    assert f"boyd: {two.id[:8]} it is already resolved: denied by ann" in told
-    assert f"{three.id[:8]} p:do ok" in told
+    output = desk.cli("approvals", "approve", "--yes", *ids, status=5)
+    assert f"{one.id[:8]} p:do ok" in output
+    assert f"boyd: {two.id[:8]} it is already resolved: denied by ann" in output
+    assert f"{three.id[:8]} p:do ok" in output
     assert desk.recorder.calls == [{"room": "attic"}, {"room": "den"}]
 
 
@@ -310,8 +310,8 @@ def test_nothing_is_answered_when_one_id_is_mistaken(desk: Desk) -> None:
 def test_a_result_that_takes_longer_is_not_waited_for(desk: Desk) -> None:
     desk.dispatcher.held = True
     first, second = desk.propose(), desk.propose("cellar")
-    told = desk.cli("approvals", "approve", "--yes", first.id, "--wait", "0.1", status=124)
-    assert "p:do is approved and has not finished: waits for a worker" in told
+    output = desk.cli("approvals", "approve", "--yes", first.id, "--wait", "0.1", status=124)
+    assert "p:do is approved and has not finished: waits for a worker" in output
     at_once = desk.cli("approvals", "approve", "--yes", second.id, "--wait", "0")
     assert at_once == "p:do is approved\n"
 
@@ -333,8 +333,8 @@ def test_a_key_without_the_scope_may_look_and_not_answer(desk: Desk, redis_url: 
     item = desk.propose()
     reader = new_key(redis_url, "eve", "read")
     assert item.id[:8] in desk.cli("approvals", "list", BOYD_API_KEY=reader)
-    told = desk.cli("approvals", "approve", "--yes", item.id, status=3, BOYD_API_KEY=reader)
-    assert "lacks the scope 'approvals'" in told
+    output = desk.cli("approvals", "approve", "--yes", item.id, status=3, BOYD_API_KEY=reader)
+    assert "lacks the scope 'approvals'" in output
     assert desk.now(item).status == "pending"
 
 
@@ -356,8 +356,8 @@ def test_another_proposal_than_was_shown_is_not_approved(
     item = desk.propose()
     other = item.patched({"params": {"room": "office"}, "version": 0})
     monkeypatch.setattr(approval_commands, "_find_all", lambda *_: [other])
-    told = desk.cli("approvals", "approve", "--yes", item.id, status=5)
-    assert "it has changed since it was shown" in told
+    output = desk.cli("approvals", "approve", "--yes", item.id, status=5)
+    assert "it has changed since it was shown" in output
     assert desk.recorder.calls == []
 
 
@@ -437,21 +437,21 @@ def test_a_preview_of_now_is_shown_beside_the_first_one(desk: Desk) -> None:
     desk.moves = 3
     item = desk.old_preview()
     desk.moves = 33
-    shown = desk.cli("approvals", "show", item.id)
+    output = desk.cli("approvals", "show", item.id)
 
-    assert re.search(r"preview \(dry run .+; DIFFERS from the first preview\)\n    ", shown)
-    assert shown.index("would move 33 things") < shown.index("first preview (19 min ago)")
-    assert shown.index("first preview") < shown.index("would move 3 things")
+    assert re.search(r"preview \(dry run .+; DIFFERS from the first preview\)\n    ", output)
+    assert output.index("would move 33 things") < output.index("first preview (19 min ago)")
+    assert output.index("first preview") < output.index("would move 3 things")
 
 
 def test_a_preview_without_a_live_worker_is_shown_as_outdated(desk: Desk) -> None:
     desk.moves = 3
     item = desk.old_preview()
     desk.lab.whole.fleet.leave("lab@here")
-    told = desk.cli("approvals", "show", item.id)
+    output = desk.cli("approvals", "show", item.id)
 
-    assert "boyd: the preview is outdated: no live worker consumes queue 'act'" in told
-    assert "preview (dry run 19 min ago; OUTDATED: the result may differ now)" in told
+    assert "boyd: the preview is outdated: no live worker consumes queue 'act'" in output
+    assert "preview (dry run 19 min ago; OUTDATED: the result may differ now)" in output
 
 
 def test_approving_on_a_terminal_shows_the_current_preview(desk: Desk) -> None:

@@ -30,9 +30,9 @@ BREAKDOWN = re.compile(
 @pytest.fixture
 def cli(redis_url: str, store: Store, tmp_path: Path) -> Iterator[Cli]:
     """The commands, before an agent with goals and an imaginary worker."""
-    made = Agent("test", plugins=[Goals()], mode="manual")
-    announced(store, made)
-    dispatcher = InlineDispatcher(Lab(made, client=store.client))
+    agent = Agent("test", plugins=[Goals()], mode="manual")
+    announced(store, agent)
+    dispatcher = InlineDispatcher(Lab(agent, client=store.client))
     with serving(redis_url, dispatcher=dispatcher) as api:
         key = new_key(redis_url, "ann", "admin", person=True)
         yield Cli(tmp_path, BOYD_API_KEY=key, BOYD_URL=api.url)
@@ -69,25 +69,25 @@ def test_goals_are_changed_and_explained(cli: Cli) -> None:
     assert cli("goals", "suspend", id) == f"goal {id} is Suspended: Find mammals\n"
     assert cli("goals", "resume", id) == f"goal {id} is Active: Find mammals\n"
     cli("agent", "run", "--max-cycles", "2")
-    shown = cli("goals", "why", id)
-    assert re.search(r"cycle 1, .*, \w+: \w+", shown)
-    assert BREAKDOWN.search(shown)
+    output = cli("goals", "why", id)
+    assert re.search(r"cycle 1, .*, \w+: \w+", output)
+    assert BREAKDOWN.search(output)
     assert cli.json("goals", "show", id)["cyclesWorked"] == 2
     assert "no goal" in cli("goals", "show", "none", status=4)
 
 
 def test_a_frozen_agent_is_named_and_so_is_what_lets_it_go_on(cli: Cli) -> None:
     cli("freeze", "--reason", "maintenance")
-    shown = cli("agent", "run", "--goals", "Find mammals", "--max-cycles", "2", status=1)
+    output = cli("agent", "run", "--goals", "Find mammals", "--max-cycles", "2", status=1)
     assert re.match(
         r"Actions are frozen: maintenance \(by .*\); `boyd unfreeze` lifts the freeze\."
         r" Stopped after 0 cycles; goals: 1 active; `boyd agent resume` continues\.$",
-        shown.strip().splitlines()[0],
+        output.strip().splitlines()[0],
     )
     cli("unfreeze")
     cli("freeze", "--all", "--reason", "all of it")
-    shown = cli("agent", "cycle", "--goal", "Find mammals", status=1)
-    assert "`boyd unfreeze --all` lifts the freeze" in shown
+    output = cli("agent", "cycle", "--goal", "Find mammals", status=1)
+    assert "`boyd unfreeze --all` lifts the freeze" in output
     cli("unfreeze", "--all")
     assert "Stopped after 1 cycle;" in cli("agent", "run", "--max-cycles", "1")
 
@@ -96,8 +96,8 @@ def test_an_approval_that_waits_is_shown_by_every_command_until_it_is_answered(c
     goal = "run the shell command `uptime` in a terminal"
     criteria = ["--criteria", "unicorn habitat, dragon nests"]
     cli("goals", "add", goal, *criteria)
-    shown = cli("agent", "run", "--max-cycles", "4")
-    [command] = set(re.findall(r"shell_exec waits for an approval: `boyd (.*)`", shown))
+    output = cli("agent", "run", "--max-cycles", "4")
+    [command] = set(re.findall(r"shell_exec waits for an approval: `boyd (.*)`", output))
     assert f"`boyd {command}`" in cli("agent", "run", "--max-cycles", "2")
     cli("approvals", "deny", "--yes", command.split()[-1], "--reason", "no")
     assert "waits for an approval" not in cli("agent", "run", "--max-cycles", "1")
@@ -107,8 +107,8 @@ def test_imported_facts_are_exported_and_shown(cli: Cli) -> None:
     cli.result("graph", "import", "-", stdin=TURTLE)
     symbol = next(name for name in re.findall(r"\S+", cli("graph", "export")) if "Mammal" in name)
     assert symbol
-    found = cli.json("graph", "show", "Mammal")
-    assert found["symbol"] == "Mammal"
+    body = cli.json("graph", "show", "Mammal")
+    assert body["symbol"] == "Mammal"
 
 
 def test_goal_commands_fail_with_advice_for_an_agent_without_the_plugin(

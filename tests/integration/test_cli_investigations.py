@@ -178,17 +178,17 @@ def test_the_question_may_come_from_a_pipe(study: Study) -> None:
 def test_ask_options_set_profile_tools_and_limits(study: Study) -> None:
     options = ["--reflection", "research", "--tools", "lo*", "--tools", "x", "--max-steps", "2"]
     study.cli.result("ask", "Why?", *options)
-    found = study.last
+    investigation = study.last
 
-    assert (found.profile, found.tools) == ("research", ["lo*", "x"])
-    assert found.limits is not None
-    assert found.limits.max_steps == 2
+    assert (investigation.profile, investigation.tools) == ("research", ["lo*", "x"])
+    assert investigation.limits is not None
+    assert investigation.limits.max_steps == 2
 
 
 def test_an_investigation_is_printed_as_json(cli: Cli) -> None:
     for option in (["--json"], ["-o", "json"]):
-        found = json.loads(cli.result("ask", "Why?", *option).stdout)
-        assert (found["ending"], found["text"]) == ("final_answer", "It is **full**.")
+        data = json.loads(cli.result("ask", "Why?", *option).stdout)
+        assert (data["ending"], data["text"]) == ("final_answer", "It is **full**.")
 
 
 def test_without_following_its_id_is_printed(study: Study) -> None:
@@ -314,8 +314,8 @@ def test_a_tool_call_is_shown_by_its_number_with_all_of_its_output(study: Study)
 
     assert shown.startswith('#1 look\n  {\n    "path": "/var"\n  }\nok')
     assert shown.endswith("\n\n99 %\n")
-    told = study.cli.json("investigations", "show", name, "--call", "1")
-    assert told["result"]["output"] == "99 %"
+    body = study.cli.json("investigations", "show", name, "--call", "1")
+    assert body["result"]["output"] == "99 %"
     assert "has no call #2" in study.cli("investigations", "show", name, "--call", "2", status=4)
 
 
@@ -334,11 +334,11 @@ def test_an_investigation_is_shown_with_its_answer(study: Study) -> None:
 def test_an_investigation_is_followed_from_its_beginning(study: Study) -> None:
     study.will(LOOK, say("Full."))
     study.cli.result("ask", "Why?")
-    shown = study.cli("investigations", "follow", study.last.id[:8]).splitlines()
+    lines = study.cli("investigations", "follow", study.last.id[:8]).splitlines()
 
-    assert shown[:2] == ["> Why?", "→ #1 look path=/var"]
-    assert shown[-2] == "Full."
-    assert shown[-1].startswith("final_answer: 2 steps")
+    assert lines[:2] == ["> Why?", "→ #1 look path=/var"]
+    assert lines[-2] == "Full."
+    assert lines[-1].startswith("final_answer: 2 steps")
 
 
 def test_a_conversation_is_followed_to_its_last_end(study: Study) -> None:
@@ -389,7 +389,7 @@ def test_each_line_of_a_pipe_is_a_question(study: Study) -> None:
 
     assert (done.exit_code, done.stdout) == (0, "One.\nTwo.\n")
     assert f"chat {study.last.id[:8]}` continues" in done.stderr
-    heard = [one["content"] for one in study.model.requests[-1].body["messages"][1:]]
+    heard = [message["content"] for message in study.model.requests[-1].body["messages"][1:]]
     assert heard == ["Why?", "One.", "And now?"]
 
 
@@ -441,7 +441,7 @@ def test_the_questions_of_a_conversation_can_be_called_back(study: Study) -> Non
         talk.types("\x1b[A\r")
         talk.hears("2 steps")
         talk.leaves()
-    heard = [one["content"] for one in study.model.requests[-1].body["messages"][1:]]
+    heard = [message["content"] for message in study.model.requests[-1].body["messages"][1:]]
     assert heard == ["Why is it full?", "It is **full**.", "Why is it full?"]
 
 

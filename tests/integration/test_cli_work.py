@@ -258,12 +258,12 @@ def test_the_manifest_of_an_action_is_shown(cli: Cli) -> None:
 
 def test_an_action_is_tried_out_and_undone(cli: Cli, lab: Lab) -> None:
     assert "would do it" in cli("actions", "dry-run", "p:careful")
-    told = cli.json("actions", "run", "p:careful")
-    assert told["success"]
-    assert isinstance(lab.store.executions.get(told["executionId"]), ExecutionEntry)
-    assert "as it was" in cli("actions", "rollback", told["executionId"], "--reason", "no")
+    body = cli.json("actions", "run", "p:careful")
+    assert body["success"]
+    assert isinstance(lab.store.executions.get(body["executionId"]), ExecutionEntry)
+    assert "as it was" in cli("actions", "rollback", body["executionId"], "--reason", "no")
     assert "has been rolled back already" in cli(
-        "actions", "rollback", told["executionId"], status=5
+        "actions", "rollback", body["executionId"], status=5
     )
     assert "no execution" in cli("actions", "rollback", "loop:99", status=4)
 
@@ -325,12 +325,12 @@ def test_observers_are_listed_with_their_health(cli: Cli, lab: Lab) -> None:
 
 
 def test_keys_are_made_listed_and_revoked_over_the_api(cli: Cli, redis_url: str) -> None:
-    made = cli.json("keys", "create", "ci", "--principal", "ci", "--scope", "read")
-    assert made["createdBy"] == "ann"
-    assert "test: quiet; idle" in cli("status", BOYD_API_KEY=made["key"])
+    body = cli.json("keys", "create", "ci", "--principal", "ci", "--scope", "read")
+    assert body["createdBy"] == "ann"
+    assert "test: quiet; idle" in cli("status", BOYD_API_KEY=body["key"])
     assert re.search(r"ci +ci +read", cli("keys", "list"))
-    assert cli("keys", "revoke", made["id"][:8]) == f"key {made['id']} is revoked\n"
-    assert "revoked" in cli("status", BOYD_API_KEY=made["key"], status=3)
+    assert cli("keys", "revoke", body["id"][:8]) == f"key {body['id']} is revoked\n"
+    assert "revoked" in cli("status", BOYD_API_KEY=body["key"], status=3)
     assert "no key" in cli("keys", "revoke", "zzz", status=4)
 
 
@@ -355,9 +355,9 @@ def test_a_key_is_rotated_with_the_rights_of_the_old_one(
 
 def test_lists_are_taken_with_commas_as_they_are_printed(cli: Cli) -> None:
     arguments = ["--scope", "read, approvals", "--scope", "runs", "--group", "ops,dba"]
-    made = cli.json("keys", "create", "ci", "--principal", "ci", *arguments, "--agent", "a,b")
-    assert made["scopes"] == ["read", "approvals", "runs"]
-    assert (made["groups"], made["agents"]) == (["ops", "dba"], ["a", "b"])
+    body = cli.json("keys", "create", "ci", "--principal", "ci", *arguments, "--agent", "a,b")
+    assert body["scopes"] == ["read", "approvals", "runs"]
+    assert (body["groups"], body["agents"]) == (["ops", "dba"], ["a", "b"])
     wrong = ["keys", "create", "ci", "--principal", "ci"]
     told = cli(*wrong, "--scope", "read,aproval", status=2)
     assert "'aproval' is not a valid choice; did you mean 'approvals'?" in told
@@ -373,8 +373,8 @@ def test_keys_are_made_directly_on_redis_when_it_is_asked_for(cli: Cli, redis_ur
     arguments = ["keys", "create", "ci", "--principal", "ci", "--scope", "read", "-o", "json"]
     for how in (["--redis"], []):
         environment = {"BOYD_REDIS_URL": redis_url} if how else {}
-        made = json.loads(cli.result(*arguments, *how, **environment).stdout)
-        assert made["createdBy"].startswith("cli:" if how else "ann")
+        data = json.loads(cli.result(*arguments, *how, **environment).stdout)
+        assert data["createdBy"].startswith("cli:" if how else "ann")
     assert "cli:" in cli("keys", "list", "--redis-url", redis_url, "-o", "yaml")
 
 
@@ -397,8 +397,8 @@ def test_the_audit_trail_is_shown_verified_and_exported_over_the_api(cli: Cli) -
 
 def test_executions_are_filtered_by_host_and_time(cli: Cli) -> None:
     cli("actions", "run", "p:do")
-    found = cli.json("actions", "executions", "--host", "here", "--since", "1h")
-    assert [(one["action"], one["host"], one["state"]) for one in found] == [
+    body = cli.json("actions", "executions", "--host", "here", "--since", "1h")
+    assert [(one["action"], one["host"], one["state"]) for one in body] == [
         ("p:do", "here", "succeeded")
     ]
     assert re.search(r"call:\S+ +[\d :+-]+ +p:do +succeeded", cli("actions", "executions"))
@@ -568,15 +568,15 @@ def completed(cli: Cli, line: str, **more: str) -> list[str]:
         f"{cli('completion', 'bash')}\n"
         'COMP_LINE=$1 COMP_POINT=${#1}\n_boyd_completion boyd\nprintf "%s\\n" "${COMPREPLY[@]}"'
     )
-    told = subprocess.run(
+    result = subprocess.run(
         ["bash", "-c", program, "bash", line],
         env={**os.environ, **cli.environment, **more},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert told.stderr == ""
-    return told.stdout.split()
+    assert result.stderr == ""
+    return result.stdout.split()
 
 
 @pytest.mark.long

@@ -89,16 +89,16 @@ def test_500_streams_get_every_event_and_cost_little(
     before, threads = process.memory_info().rss, process.num_threads()
     ask = f"GET /api/v0/events HTTP/1.1\r\nHost: x\r\nAuthorization: {headers['Authorization']}\r\n"
     streams = [crowd.open(f"{ask}\r\n".encode()) for _ in range(500)]
-    for one in streams:
-        read_until(one, b"retry: 2000")
+    for stream in streams:
+        read_until(stream, b"retry: 2000")
     size = (process.memory_info().rss - before) / len(streams)
     refused = crowd.open(f"{ask}\r\n".encode())
     assert refused.recv(12) == b"HTTP/1.1 503"
 
     triggered = requests.post(f"{url}/api/v0/loop/trigger", json={}, headers=headers, timeout=60)
     assert triggered.json()["success"] is True
-    for one in streams:
-        read_until(one, b"event: iteration.completed")
+    for stream in streams:
+        read_until(stream, b"event: iteration.completed")
     print(f"a stream takes {size / 1000:.0f} kB")
     assert process.num_threads() <= threads + 4
     assert size < 50_000

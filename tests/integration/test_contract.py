@@ -105,7 +105,9 @@ def known(site: Site) -> dict[str, Sequence[str]]:
         for name in ("write", "write", "write", "tear")
     ]
     questions = [*["Why?"] * 4, *(f"wait {number}" for number in range(6))]
-    asked = [site.ask("POST", "/investigations", {"question": one})["id"] for one in questions]
+    asked = [
+        site.ask("POST", "/investigations", {"question": question})["id"] for question in questions
+    ]
     asked.append(site.ask("POST", "/runs", {**SUBMITTED, "kind": "investigation"})["id"])
     wait_until(lambda: _states(site) == {"ended": 5, "waiting": 6})
     return {
@@ -122,8 +124,8 @@ def known(site: Site) -> dict[str, Sequence[str]]:
 
 
 def _states(site: Site) -> dict[str, int]:
-    found = site.ask("GET", "/investigations")["investigations"]
-    return dict(Counter(one["status"] for one in found))
+    investigations = site.ask("GET", "/investigations")["investigations"]
+    return dict(Counter(one["status"] for one in investigations))
 
 
 #: Routes that have to succeed now and then, with what is sent to them.
@@ -202,8 +204,8 @@ def answered(site: Site) -> int:
 
 def succeeded(site: Site) -> set[str]:
     """The routes that have answered with success, for a named agent or the default one."""
-    found = re.findall(r'{method="(\w+)",route="/api/v0([^"]*)",status="2', counted(site))
-    return {f"{method} {path.removeprefix('/agents/<agentId>')}" for method, path in found}
+    matches = re.findall(r'{method="(\w+)",route="/api/v0([^"]*)",status="2', counted(site))
+    return {f"{method} {path.removeprefix('/agents/<agentId>')}" for method, path in matches}
 
 
 @pytest.fixture

@@ -40,13 +40,13 @@ def drawn(server: PrometheusServer, target: dict[str, Any]) -> list[dict[str, st
     """The labels of each series that a panel would draw of a query."""
     expr = filled(target["expr"], VALUES)
     if target.get("instant"):
-        found = server.query(expr)
-        return [one["metric"] for one in found if math.isfinite(float(one["value"][1]))]
+        result = server.query(expr)
+        return [one["metric"] for one in result if math.isfinite(float(one["value"][1]))]
     now = time.time()
-    found = server.get("query_range", query=expr, start=now - 60, end=now, step=1)["result"]
+    result = server.get("query_range", query=expr, start=now - 60, end=now, step=1)["result"]
     return [
         one["metric"]
-        for one in found
+        for one in result
         if any(math.isfinite(float(number)) for _, number in one["values"])
     ]
 

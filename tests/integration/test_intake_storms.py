@@ -45,8 +45,12 @@ class Sender:
 def group(*fingerprints: str) -> dict[str, Any]:
     """A notification of firing alerts."""
     alerts = [
-        {"status": "firing", "labels": {"alertname": "Down", "host": one}, "fingerprint": one}
-        for one in fingerprints
+        {
+            "status": "firing",
+            "labels": {"alertname": "Down", "host": fingerprint},
+            "fingerprint": fingerprint,
+        }
+        for fingerprint in fingerprints
     ]
     return {"version": "4", "groupKey": fingerprints[0], "alerts": alerts}
 

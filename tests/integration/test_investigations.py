@@ -53,9 +53,9 @@ class Case:
     @property
     def found(self) -> Investigation:
         """The investigation as stored."""
-        found = self.store.investigations.get(self.id)
-        assert found is not None
-        return found
+        investigation = self.store.investigations.get(self.id)
+        assert investigation is not None
+        return investigation
 
     @property
     def effects(self) -> list[str]:
@@ -98,9 +98,9 @@ def test_each_move_is_a_task_and_workers_may_share_them(case: Case) -> None:
     case.worker("thinker", "-Q", "think")
     case.worker("doer", "-Q", "act,loop")
     case.ask()
-    found = case.ended()
+    investigation = case.ended()
 
-    assert (found.ending, found.text) == ("final_answer", "It was a.")
+    assert (investigation.ending, investigation.text) == ("final_answer", "It was a.")
     assert case.effects == ["look a"]
 
 
@@ -113,9 +113,9 @@ def test_an_action_whose_worker_is_killed_is_not_executed_again(case: Case) -> N
     case.deployment.kill("first")
     held.unlink()
     case.worker("second")
-    found = case.ended()
+    investigation = case.ended()
 
-    assert found.ending == "final_answer"
+    assert investigation.ending == "final_answer"
     assert case.effects == ["move a"]
     assert case.results() == [("call00001", "interrupted")]
     assert "unknown" in case.model.requests[-1].body["messages"][-1]["content"]
@@ -160,9 +160,9 @@ def test_a_turn_whose_worker_is_killed_is_asked_for_again(case: Case) -> None:
     wait_until(lambda: case.model.requests)
     case.deployment.kill("first")
     case.worker("second")
-    found = case.ended()
+    investigation = case.ended()
 
-    assert (found.ending, found.text) == ("final_answer", "It was a.")
+    assert (investigation.ending, investigation.text) == ("final_answer", "It was a.")
     assert case.model.requests[0].raw == case.model.requests[1].raw
 
 
@@ -177,9 +177,9 @@ def test_a_reply_that_was_stored_is_not_asked_for_again(case: Case) -> None:
     case.deployment.kill("thinker")
     case.deployment.kill("doer")
     case.worker("second")
-    found = case.ended()
+    investigation = case.ended()
 
-    assert found.ending == "final_answer"
+    assert investigation.ending == "final_answer"
     assert case.effects == ["move a"]
     assert len(case.model.requests) == 2
     assert case.results() == [("call00001", "succeeded")]
@@ -214,9 +214,9 @@ def test_a_worker_that_is_killed_after_a_compaction_is_followed_by_one_that_send
     wait_until(lambda: SMALL.short)
     case.deployment.kill("first")
     case.worker("second")
-    found = case.ended()
+    investigation = case.ended()
 
-    assert (found.ending, found.text) == ("final_answer", "It was a.")
+    assert (investigation.ending, investigation.text) == ("final_answer", "It was a.")
     assert len(SMALL.short) == 2
     assert SMALL.short[0] == SMALL.short[1]
 
@@ -253,9 +253,9 @@ def test_workers_killed_at_random_cost_time_and_nothing_else(case: Case) -> None
         case.deployment.kill(alive.pop(chance.randrange(2)))
         alive.append(next(names))
         case.worker(alive[-1])
-    found = case.ended(60)
+    investigation = case.ended(60)
 
-    assert (found.ending, found.text) == ("final_answer", "That was all.")
+    assert (investigation.ending, investigation.text) == ("final_answer", "That was all.")
     assert len(case.calls()) == 15
     assert sorted(id for id, _ in case.results()) == sorted(case.calls())
     assert set(Counter(case.effects).values()) == {1}
@@ -273,15 +273,15 @@ def test_it_waits_without_a_worker_and_goes_on_when_somebody_answers(case: Case)
     wait_until(lambda: case.found.status == "waiting")
     case.deployment.kill("first")
     resolver = case.deployment.resolver("detective")
-    said = [
+    outcomes = [
         resolver.answer(case.found.approval_id or "", "approved", BOB).outcome for _ in range(3)
     ]
     case.worker("second")
-    found = case.ended()
+    investigation = case.ended()
 
-    assert said[0] == "approved"
-    assert "approved" not in said[1:]
-    assert found.ending == "final_answer"
+    assert outcomes[0] == "approved"
+    assert "approved" not in outcomes[1:]
+    assert investigation.ending == "final_answer"
     assert case.effects == ["restart web"]
     assert case.results() == [("call00001", "succeeded")]
 
@@ -292,10 +292,10 @@ def test_cancelling_interrupts_the_turn_of_the_model_at_once(case: Case) -> None
     case.ask()
     wait_until(lambda: case.model.requests)
     assert case.store.investigations.cancel(case.id, BOB) == "ok"
-    found = case.ended(10)
+    investigation = case.ended(10)
 
-    assert (found.ending, found.cancelled_by) == ("cancelled", "bob")
-    assert found.text
+    assert (investigation.ending, investigation.cancelled_by) == ("cancelled", "bob")
+    assert investigation.text
 
 
 @pytest.mark.parametrize("case", [MOVE], indirect=True)
@@ -308,8 +308,8 @@ def test_a_worker_that_stops_hands_on_what_it_has_begun(case: Case) -> None:
     held.unlink()
     case.deployment.processes["first"].wait(120)
     case.worker("second")
-    found = case.ended()
+    investigation = case.ended()
 
-    assert found.ending == "final_answer"
+    assert investigation.ending == "final_answer"
     assert case.effects == ["move a"]
     assert case.results() == [("call00001", "succeeded")]

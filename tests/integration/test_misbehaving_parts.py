@@ -66,7 +66,7 @@ def test_a_worker_with_too_many_hung_observers_restarts_itself(deployment: Deplo
         wait_until(lambda n=begun: worker.poll() is not None or is_over(deployment, n))  # type: ignore[misc]
     wait_until(lambda: worker.poll() is not None)
 
-    assert [one.source for one in first.observations] == ["lives"]
+    assert [observation.source for observation in first.observations] == ["lives"]
     assert len(first.observer_errors) == 3
     assert worker.returncode == 0
     assert re.search(r"\d+ observers or hooks hang, more than 7: restarting", deployment.log("a"))

@@ -56,9 +56,12 @@ def propose(deployment: Deployment) -> ApprovalItem:
 
 def records(deployment: Deployment, item: ApprovalItem) -> dict[str, NotificationRecord]:
     """The records of the notifications, by stage and recipient."""
-    found = deployment.agent("notified").approvals.get(item.id)
-    assert found is not None
-    return {f"{one.stage} {one.recipient}": one for one in found.notifications}
+    approval = deployment.agent("notified").approvals.get(item.id)
+    assert approval is not None
+    return {
+        f"{notification.stage} {notification.recipient}": notification
+        for notification in approval.notifications
+    }
 
 
 def make_due(deployment: Deployment, item: ApprovalItem, recipient: str) -> None:
@@ -79,12 +82,12 @@ def test_a_link_in_a_mail_approves_and_the_answer_is_mailed_too(deployment: Depl
         text = parts_of(asked)["text/plain"]
         for said in ("why: it is time", 'params: {"text": "written"}', "preview: would write"):
             assert said in text
-        found = LINK.search(text)
-        assert found is not None
-        link = LinkSigner(SECRET).read(found[1])
+        match = LINK.search(text)
+        assert match is not None
+        link = LinkSigner(SECRET).read(match[1])
         assert link is not None
         assert link.problem(item, datetime.now(UTC)) is None
-        assert f'<a href="{found[0]}">' in parts_of(asked)["text/html"]
+        assert f'<a href="{match[0]}">' in parts_of(asked)["text/html"]
 
         done = deployment.resolver("notified").answer_link(link, "approved")
         assert done.counts
@@ -103,7 +106,7 @@ def test_a_link_in_a_mail_approves_and_the_answer_is_mailed_too(deployment: Depl
     assert SECRET not in deployment.log("w0")
     stored = deployment.store.client.hgetall(f"boyd:{{notified}}:approval:{item.id}")
     assert "127.0.0.1" not in json.dumps(stored), "addresses are secrets"
-    assert found[1] not in json.dumps(stored)
+    assert match[1] not in json.dumps(stored)
 
 
 def test_a_worker_killed_while_it_sends_is_followed_by_another_that_sends_again(
@@ -201,15 +204,18 @@ def test_a_target_that_is_down_delays_no_other_and_gets_its_message_when_it_is_u
 def _is_visible(deployment: Deployment, item: ApprovalItem) -> None:
     """The API, its metrics and the command line show what became of the notifications."""
     base, headers = deployment.api("api"), deployment.key("ann", "read")
-    shown = requests.get(f"{base}/api/v0/approvals/{item.id}", headers=headers, timeout=60).json()
-    told = [(one["kind"], one["state"], one["attempts"]) for one in shown["notifications"]]
+    body = requests.get(f"{base}/api/v0/approvals/{item.id}", headers=headers, timeout=60).json()
+    told = [
+        (notification["kind"], notification["state"], notification["attempts"])
+        for notification in body["notifications"]
+    ]
     assert told == [("mailto", "succeeded", 2), ("webhook", "succeeded", 1)]
     metrics = requests.get(f"{base}/metrics", headers=headers, timeout=60).text
     assert 'boyd_notifications_total{agent="notified",state="succeeded"} 2.0' in metrics
-    found = deployment.agent("notified").approvals.get(item.id)
-    assert found is not None
+    approval = deployment.agent("notified").approvals.get(item.id)
+    assert approval is not None
     with redirect_stdout(StringIO()) as printed:
-        approval_view.show(found, deployment.agent("notified").clock.now())
+        approval_view.show(approval, deployment.agent("notified").clock.now())
     text = printed.getvalue()
     assert "waiting: ops by mailto sent; 2 attempts" in text
     assert "waiting: ops by webhook sent; 1 attempt," in text
@@ -257,8 +263,8 @@ def test_a_question_about_what_waits_takes_nobody_the_right_to_answer(
 @pytest.fixture(name="night")
 def _night(tmp_path: Path) -> Iterator[tuple[str, Clock]]:
     """A Redis whose clock can be set: in Vienna, it is the night in which clocks go forward."""
-    if why := missing():
-        pytest.skip(why)
+    if reason := missing():
+        pytest.skip(reason)
     clock = Clock(tmp_path / "clock")
     set_to(clock, "2027-03-27T23:30+01:00")
     try:
@@ -285,7 +291,9 @@ def test_quiet_hours_end_when_the_clocks_of_the_zone_say_so(night: tuple[str, Cl
         lab.run()
         settle(lab, clock)
         [item] = lab.store.approvals.page(5).pending
-        [held] = [one for one in item.notifications if one.group == "sleeper"]
+        [held] = [
+            notification for notification in item.notifications if notification.group == "sleeper"
+        ]
         assert (len(awake.requests), len(sleeper.requests)) == (1, 0)
         assert held.next_at == datetime.fromisoformat("2027-03-28T07:00+02:00")
 

@@ -118,8 +118,8 @@ def test_a_policy_that_needs_a_person_of_a_group_is_satisfied(service: Service) 
     browser = service.browser()
     here = f"/console/agents/desk/approvals/{waiting}"
     browser.sign_in("ann", here)
-    asked = browser.get(f"{here}?answer=approve")
-    done = browser.post(f"{here}/answer", asked, verb="approve")
+    response = browser.get(f"{here}?answer=approve")
+    done = browser.post(f"{here}/answer", response, verb="approve")
 
     assert done.status_code == 200
     wait_until(lambda: service.plugin.done == ["publish news"])
@@ -208,9 +208,9 @@ def test_a_code_counts_once(service: Service) -> None:
     assert browser.get(callback).status_code == 200
 
     browser.session.cookies = cookies
-    shown = browser.get(callback)
-    assert shown.status_code == 403
-    assert "Test ID refused the login" in shown.text
+    response = browser.get(callback)
+    assert response.status_code == 403
+    assert "Test ID refused the login" in response.text
 
 
 def test_an_id_token_with_another_nonce_signs_nobody_in(service: Service) -> None:
@@ -226,18 +226,18 @@ def test_an_id_token_with_another_nonce_signs_nobody_in(service: Service) -> Non
     parts = urlsplit(callback)
     query = urlencode({**dict(parse_qsl(parts.query)), "state": state})
 
-    shown = browser.get(f"{parts.path}?{query}")
-    assert shown.status_code == 403
+    response = browser.get(f"{parts.path}?{query}")
+    assert response.status_code == 403
     assert service.site.store.login_sessions.all() == []
 
 
 def test_a_cancelled_login_is_reported(service: Service) -> None:
     browser = service.browser()
     page = browser.begin()
-    shown = browser.get(f"{urlsplit(page.url)._replace(query='').geturl()}/abort")
+    response = browser.get(f"{urlsplit(page.url)._replace(query='').geturl()}/abort")
 
-    assert shown.status_code == 403
-    assert "Test ID refused the login" in shown.text
+    assert response.status_code == 403
+    assert "Test ID refused the login" in response.text
 
 
 # Confirming who one is
@@ -527,20 +527,20 @@ def test_a_provider_that_was_never_reached_is_named(
 
 
 @pytest.mark.parametrize(
-    ("wrong", "why"),
+    ("wrong", "reason"),
     [
         ({"allow_private": False}, "oidc.allow_private = true"),
         ({"issuer": "{}/"}, "names itself"),
     ],
 )
 def test_invalid_oidc_settings_are_reported_at_sign_in(
-    provider: Provider, ports: tuple[int, int], wrong: dict[str, Any], why: str
+    provider: Provider, ports: tuple[int, int], wrong: dict[str, Any], reason: str
 ) -> None:
     if "issuer" in wrong:
         wrong = {"issuer": wrong["issuer"].format(provider.issuer)}
     service = Service(provider, ports[1], **wrong)
     try:
-        assert why in service.browser().get("/console/oidc/login").text
+        assert reason in service.browser().get("/console/oidc/login").text
     finally:
         service.stop()
 
@@ -567,7 +567,7 @@ def test_chromium_signs_in_and_out_without_a_report_of_the_policy(
         page.locator('button[value="yes"]').click()
         page.wait_for_url(f"{service.url}/console/login**")
 
-    assert [one for one in reports if "Content Security Policy" in one] == []
+    assert [report for report in reports if "Content Security Policy" in report] == []
     assert service.site.store.login_sessions.all() == []
 
 

@@ -123,8 +123,8 @@ def test_a_person_decides_when_the_outcome_of_a_step_was_lost(
         assert stepping.deployment.effects() == ["one", "two", "undo-one"]
         assert undone(record) == ["done", None, None]
         return
-    how: ResumeMode = "repeat" if answer == "repeat" else "go on"
-    assert stepping.store.resume(record.id, how, ANN) == "ok"
+    mode: ResumeMode = "repeat" if answer == "repeat" else "go on"
+    assert stepping.store.resume(record.id, mode, ANN) == "ok"
     assert stepping.ended("succeeded", "failed").state == "succeeded"
     again = ["two"] if answer == "repeat" else []
     assert stepping.deployment.effects() == ["one", "two", *again, "three"]

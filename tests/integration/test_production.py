@@ -181,19 +181,19 @@ def test_a_page_is_shown_through_the_proxy(
 ) -> None:
     status, words = OTHERWISE.get(rule, (200, ""))
     address = PAGES.get(rule, rule).format(known=things)
-    with browser.get(address, stream=True) as shown:
-        if shown.headers["Content-Type"].startswith("text/event-stream"):
-            assert next(shown.iter_content(1))
+    with browser.get(address, stream=True) as response:
+        if response.headers["Content-Type"].startswith("text/event-stream"):
+            assert next(response.iter_content(1))
         else:
-            assert (shown.status_code, words in shown.text) == (status, True), shown.text
-            assert "internal error" not in shown.text.lower()
+            assert (response.status_code, words in response.text) == (status, True), response.text
+            assert "internal error" not in response.text.lower()
     assert refused(site) == []
 
 
 @pytest.mark.real
 @pytest.mark.long
 def test_cookies_of_the_console_are_kept_for_https_and_this_host(browser: WebBrowser) -> None:
-    cookies = [(one.name, one.secure) for one in browser.session.cookies]
+    cookies = [(cookie.name, cookie.secure) for cookie in browser.session.cookies]
 
     assert cookies
     assert all(secure and name.startswith("__Host-boyd") for name, secure in cookies), cookies

@@ -78,12 +78,14 @@ def race(
             for item in mine:
                 url = f"{dice.choice(urls)}/api/v0/approvals/{item.id}/{answer}?wait=0"
                 try:
-                    said = session.post(url, timeout=60)
-                    if said.status_code == 503:  # a busy machine: ask once more, as clients do
-                        said = session.post(url, timeout=60)
+                    response = session.post(url, timeout=60)
+                    if response.status_code == 503:  # a busy machine: ask once more, as clients do
+                        response = session.post(url, timeout=60)
                 except requests.RequestException:
                     continue
-                told.append(Told(item.id, f"caller{number}", answer, said.status_code, said.json()))
+                told.append(
+                    Told(item.id, f"caller{number}", answer, response.status_code, response.json())
+                )
         return told
 
     with ThreadPoolExecutor(callers) as pool:
@@ -114,14 +116,16 @@ def check_told(told: list[Told], ended: dict[str, ApprovalItem]) -> None:
         about = [one for one in told if one.item == name]
         winners = [one for one in about if one.won]
         assert len(winners) <= 1, f"{name} was resolved {len(winners)} times"
-        for one in winners:
-            assert item.status == ANSWERS[one.answer] == one.body["approval"]["status"]
-            assert item.acted_by == one.caller == one.body["approval"]["actedBy"]
-        for one in about:
-            if not one.won:
-                assert (one.status, one.body["type"]) == (404, "/problems/not-pending"), one
-                assert one.body["approval"]["status"] == item.status
-                assert one.body["approval"].get("actedBy") == item.acted_by
+        for winner in winners:
+            assert item.status == ANSWERS[winner.answer] == winner.body["approval"]["status"]
+            assert item.acted_by == winner.caller == winner.body["approval"]["actedBy"]
+        for winner in about:
+            if not winner.won:
+                assert (winner.status, winner.body["type"]) == (404, "/problems/not-pending"), (
+                    winner
+                )
+                assert winner.body["approval"]["status"] == item.status
+                assert winner.body["approval"].get("actedBy") == item.acted_by
 
 
 @pytest.mark.parametrize("callers", [10, pytest.param(200, marks=pytest.mark.long)])
@@ -207,8 +211,8 @@ def test_a_quorum_counts_everybody_once_across_processes(deployment: Deployment)
 
     def approve(number: int) -> tuple[int, dict[str, Any]]:
         url = f"{urls[number % 3]}/api/v0/approvals/{item.id}/approve?wait=0"
-        said = requests.post(url, headers=keys[number % 5], timeout=60)
-        return said.status_code, said.json()
+        response = requests.post(url, headers=keys[number % 5], timeout=60)
+        return response.status_code, response.json()
 
     answers = at_once(50, approve)
     [ended] = settled(deployment, [item]).values()

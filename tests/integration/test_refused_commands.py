@@ -80,15 +80,17 @@ def guarded(tmp_path: Path, redis_server: str) -> Iterator[Guarded]:
 @pytest.fixture
 def ticking(guarded: Guarded, tmp_path: Path) -> Iterator[Deployment]:
     """An agent that ticks five times a second, with an impatient worker."""
-    with Deployment(guarded.urls["admin"], tmp_path) as made:
+    with Deployment(guarded.urls["admin"], tmp_path) as deployment:
         quick = {"LEASE": "1", "RESEND_AFTER": "0.5", "SWEEP": "0.3"}
-        made.environment.update({f"BOYD_TIMING__{name}": value for name, value in quick.items()})
-        made.environment["BOYD_REDIS_URL"] = guarded.urls["worker"]
-        made.worker("worker", TICKING)
-        made.environment["BOYD_REDIS_URL"] = guarded.urls["beat"]
-        made.beat("beat", TICKING)
-        Watch(made).recovers("the start")
-        yield made
+        deployment.environment.update(
+            {f"BOYD_TIMING__{name}": value for name, value in quick.items()}
+        )
+        deployment.environment["BOYD_REDIS_URL"] = guarded.urls["worker"]
+        deployment.worker("worker", TICKING)
+        deployment.environment["BOYD_REDIS_URL"] = guarded.urls["beat"]
+        deployment.beat("beat", TICKING)
+        Watch(deployment).recovers("the start")
+        yield deployment
 
 
 def test_a_key_of_another_type_in_place_of_each_key_in_turn_stops_nothing(

@@ -244,16 +244,18 @@ def tried(
 
 
 def snapshot(folder: Path) -> list[tuple[str, int, int]]:
-    return sorted((str(one), one.stat().st_mode, one.stat().st_size) for one in folder.iterdir())
+    return sorted(
+        (str(path), path.stat().st_mode, path.stat().st_size) for path in folder.iterdir()
+    )
 
 
 def test_a_plugin_that_acts_is_stopped_and_its_iteration_cannot_be_judged(
     tmp_path: Path, records: list[LoopResult]
 ) -> None:
-    for found in tried(ATTEMPTS, tmp_path, records):
-        assert found.differences == ["cannot tell"]
-        assert found.why is not None
-        assert found.why.startswith("a plugin tries ")
+    for iteration in tried(ATTEMPTS, tmp_path, records):
+        assert iteration.differences == ["cannot tell"]
+        assert iteration.why is not None
+        assert iteration.why.startswith("a plugin tries ")
 
 
 def test_a_plugin_that_acts_past_python_is_stopped_by_the_kernel(
@@ -261,9 +263,9 @@ def test_a_plugin_that_acts_past_python_is_stopped_by_the_kernel(
 ) -> None:
     # What succeeds reads something that was not recorded, so that it is seen here.
     attempts = [f"if C.{one} not in (-1, 127): ctx.state.get('succeeded')" for one in NATIVE]
-    found = tried(attempts, tmp_path, records, LIBRARY)
+    iterations = tried(attempts, tmp_path, records, LIBRARY)
 
-    assert [(one.differences, one.why) for one in found] == [([], None)] * len(NATIVE)
+    assert [(one.differences, one.why) for one in iterations] == [([], None)] * len(NATIVE)
 
 
 @pytest.mark.long
@@ -281,10 +283,10 @@ def test_no_process_of_a_replay_writes_connects_or_starts_a_program(
     process = [sys.executable, "-P", "-m", "boyd.replay.shadow_process"]
     command = ["strace", "-f", "-qq", "-e", calls, "-o", str(trace), *process]
     done = subprocess.run(command, input=given, text=True, stdout=subprocess.PIPE, timeout=500)
-    seen = trace.read_text().splitlines()
-    confined = next(number for number, line in enumerate(seen) if "EACCES" in line)
+    lines = trace.read_text().splitlines()
+    confined = next(number for number, line in enumerate(lines) if "EACCES" in line)
     writing = ("O_WRONLY", "O_RDWR", "O_CREAT", "socket(", "execve(", "kill(", "rename", "mkdir")
-    after = [line for line in seen[confined:] if any(one in line for one in writing)]
+    after = [line for line in lines[confined:] if any(one in line for one in writing)]
 
     assert len(done.stdout.splitlines()) == 2
     assert [line for line in after if "EACCES" not in line] == []
@@ -397,12 +399,12 @@ def test_archive_and_redis_are_one_past_and_approvals_say_how_they_ended(tmp_pat
 
     kept = KeptIterations(store, access, HistoryFilter(), lambda _number: True)
     with ShadowPool(task, 1) as pool:
-        found = replay(pool, kept, tmp_path / "state", lambda _count: None)
-        found = with_endings(found, MergedWork(store, access))
+        report = replay(pool, kept, tmp_path / "state", lambda _count: None)
+        report = with_endings(report, MergedWork(store, access))
 
-    assert (kept.count, found.iterations) == (7, 7)
-    assert (found.first or "").startswith("shop:1")
-    assert all("pending" in one.ended for one in found.findings)
+    assert (kept.count, report.iterations) == (7, 7)
+    assert (report.first or "").startswith("shop:1")
+    assert all("pending" in finding.ended for finding in report.findings)
     assert count(HistoryFilter(), first=4) == 4
     last = store.history.get(7)
     assert last is not None

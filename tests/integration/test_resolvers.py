@@ -138,16 +138,16 @@ def test_racing_answers_have_one_outcome_that_everyone_learns(
         assert [r.outcome for r in won] == ([] if item.status == "expired" else [item.status])
         assert kinds(lab, item_id) == [f"approval.{item.status}"]
         assert dispatcher.jobs[f"approval:{item_id}"] == (item.status == "approved")
-        told = {r.item.status for r in ours if r.outcome == "not-pending" and r.item}
-        assert told <= {item.status}
+        statuses = {r.item.status for r in ours if r.outcome == "not-pending" and r.item}
+        assert statuses <= {item.status}
         check_votes(item, ours)
     assert sum(dispatcher.jobs.values()) == sum(i.status == "approved" for i in final.values())
 
 
-def check_votes(item: ApprovalItem, said: list[Resolution]) -> None:
+def check_votes(item: ApprovalItem, resolutions: list[Resolution]) -> None:
     """Every vote that was counted is on the item, once for each principal, and enough of them."""
     voters = [vote.by for vote in item.approvals]
-    counted = sum(r.outcome in ("counted", "approved") for r in said)
+    counted = sum(r.outcome in ("counted", "approved") for r in resolutions)
     assert len(voters) == len(set(voters)) == counted
     assert (counted == 3) == (item.status == "approved")
     assert counted <= 3
@@ -219,7 +219,7 @@ def test_a_run_that_is_cancelled_and_approved_at_once_is_not_acted_on(
                 return resolvers[door].answer(item_id, "approved", person(f"p{number}")).outcome
             return doors[door].runs.cancel(run, TESTER, retention, "no") or "run cancelled"
 
-        said = Counter(at_once(work))
+        counts = Counter(at_once(work))
         lab.dispatcher.hints.extend(dispatcher.hints)
         dispatcher.hints.clear()
         lab.deliver()
@@ -227,8 +227,8 @@ def test_a_run_that_is_cancelled_and_approved_at_once_is_not_acted_on(
         final = lab.store.approvals.get(item.id)
         assert ended is not None
         assert final is not None
-        assert (ended.status, said["run cancelled"]) == ("cancelled", 1)
-        assert final.status == ("approved" if said["approved"] else "withdrawn")
+        assert (ended.status, counts["run cancelled"]) == ("cancelled", 1)
+        assert final.status == ("approved" if counts["approved"] else "withdrawn")
         assert recorder.calls == []
     client.close()
 

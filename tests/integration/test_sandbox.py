@@ -74,36 +74,36 @@ def tried(
     return confined_call.call(Sandbox(**limits), isolation, function, argument, 20.0)
 
 
-def violated(found: ConfinedAnswer) -> LimitName | None:
+def violated(answer: ConfinedAnswer) -> LimitName | None:
     """The limit that was violated."""
-    return found.violation.limit if found.violation else None
+    return answer.violation.limit if answer.violation else None
 
 
 def test_it_has_no_rights_sees_no_others_and_knows_no_settings() -> None:
-    found = json.loads(tried("about").answer or "")
+    data = json.loads(tried("about").answer or "")
 
-    assert found["capabilities"].strip("0") == ""
+    assert data["capabilities"].strip("0") == ""
     # The first process of its namespace, and itself.
-    assert found["processes"] == 2
-    assert found["secrets"] == []
+    assert data["processes"] == 2
+    assert data["secrets"] == []
 
 
 @as_root
 @pytest.mark.long
 @pytest.mark.parametrize("isolation", BOTH)
 def test_it_runs_as_its_own_user(nobody: str, isolation: Isolation) -> None:
-    found = json.loads(tried("about", isolation=isolation, user=nobody).answer or "")
+    data = json.loads(tried("about", isolation=isolation, user=nobody).answer or "")
 
-    assert found["uid"] == pwd.getpwnam(nobody).pw_uid
-    assert found["capabilities"].strip("0") == ""
+    assert data["uid"] == pwd.getpwnam(nobody).pw_uid
+    assert data["capabilities"].strip("0") == ""
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("isolation", BOTH)
 def test_an_endless_loop_ends_with_its_cpu_time(isolation: Isolation) -> None:
-    found = tried("loop", isolation=isolation, cpu=1)
+    answer = tried("loop", isolation=isolation, cpu=1)
 
-    assert (violated(found), found.lost) == ("cpu", True)
+    assert (violated(answer), answer.lost) == ("cpu", True)
 
 
 def test_a_memory_hog_gets_no_more_than_its_memory() -> None:

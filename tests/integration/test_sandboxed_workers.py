@@ -19,10 +19,10 @@ MODULE = "agents.sandboxed:agent"
 
 def call(deployment: Deployment, action: str, **params: Any) -> str:
     """Ask for an action; the id of the call."""
-    asked = CallRequest(
+    request = CallRequest(
         kind="execute", action=f"boxed:{action}", params=params, actor=person("ann")
     )
-    return deployment.launcher("sandboxed").call(asked, None)
+    return deployment.launcher("sandboxed").call(request, None)
 
 
 def result(deployment: Deployment, id: str) -> ActionResult:

@@ -228,7 +228,7 @@ def _iterate_and_approve(deployment: Deployment) -> None:
     approvals = deployment.agent("careful").approvals
     [item] = approvals.page(1).pending
     deployment.resolver("careful").answer(item.id, "approved", Actor(principal="ann", person=True))
-    wait_until(lambda: (found := approvals.get(item.id)) and found.result)
+    wait_until(lambda: (approval := approvals.get(item.id)) and approval.result)
 
 
 def _look_over_the_api(deployment: Deployment) -> None:

@@ -153,9 +153,9 @@ class Reference:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         connection.request(method, f"/api/v0{path}", body, headers)
         answer = connection.getresponse()
-        found = json.loads(answer.read())
+        data = json.loads(answer.read())
         connection.close()
-        return answer.status, found
+        return answer.status, data
 
     def iterate(self, last: int) -> None:
         """Run iterations up to that one."""

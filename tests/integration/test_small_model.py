@@ -111,10 +111,10 @@ def test_a_call_that_comes_as_text_is_made_and_the_server_is_named() -> None:
     ):
         found = here.ask("Look up the disk.")
 
-        [warned] = [one for one in here.entries(Warned) if one.what == "spoken_calls"]
+        [warned] = [entry for entry in here.entries(Warned) if entry.what == "spoken_calls"]
         assert "the model server returned a tool call as plain text" in warned.text
         results = here.entries(Result)
-        assert {one.observation.tool for one in results} == {"look"}
+        assert {result.observation.tool for result in results} == {"look"}
         # The last step is announced; calls in it are not made.
         assert here.entries(Steered)
         assert len(here.entries(Said)) == 3

@@ -90,12 +90,12 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
     made.stop()
 
 
-def shows(printed: str, wanted: str) -> bool:
+def shows(printed: str, expected: str) -> bool:
     """Match printed lines against the guide's; … stands for anything, blanks count once."""
     lines = [" ".join(line.split()) for line in printed.splitlines()]
     patterns = [
         ".*".join(re.escape(" ".join(part.split())) for part in line.split("…"))
-        for line in wanted.splitlines()
+        for line in expected.splitlines()
     ]
     return all(any(re.search(pattern, line) for line in lines) for pattern in patterns)
 
@@ -137,11 +137,11 @@ def follow(reader: Reader, page: str) -> None:
             run_until_shown(reader, text, wanted)
 
 
-def run_until_shown(reader: Reader, commands: str, wanted: str) -> None:
+def run_until_shown(reader: Reader, commands: str, expected: str) -> None:
     """Run commands again and again until they print what is wanted, as a reader does."""
     end = time.monotonic() + _LIMIT
-    while not shows(printed := reader.run(at_its_api(reader, commands)), wanted):
-        report = f"{commands}\n{printed}\nwanted:\n{wanted}\nboyd up:\n{reader.log()}"
+    while not shows(printed := reader.run(at_its_api(reader, commands)), expected):
+        report = f"{commands}\n{printed}\nwanted:\n{expected}\nboyd up:\n{reader.log()}"
         assert time.monotonic() < end, report
         time.sleep(0.5)
 

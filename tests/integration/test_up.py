@@ -175,14 +175,14 @@ def test_it_makes_a_key_that_only_its_user_can_read(up: Up) -> None:
     assert str(path) in told(up, "key")
     assert text not in up.output.read_text()
     assert path.stat().st_mode & 0o077 == 0
-    shown = subprocess.run(
+    result = subprocess.run(
         ["/bin/sh", "-c", told(up, "try")], capture_output=True, text=True, check=False
     )
     [key] = up.command("keys", "list")
     assert key["id"] == text.split("_")[1]
     assert (key["principal"], key["person"]) == (getpass.getuser(), True)
     if shutil.which("curl"):
-        assert json.loads(shown.stdout)["agent"]["id"] == "small"
+        assert json.loads(result.stdout)["agent"]["id"] == "small"
 
 
 @pytest.mark.long
@@ -404,8 +404,8 @@ def test_an_invalid_setup_is_reported_in_one_line_before_anything_starts(
 
 
 def test_a_port_in_use_is_reported_before_anything_starts(tmp_path: Path, agent: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
         with Up(tmp_path, agent, refused=True, BOYD_API__PORT=port) as failed:
             assert failed.process.wait(180) == 1
 

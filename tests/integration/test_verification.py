@@ -115,7 +115,7 @@ def test_an_action_whose_worker_was_killed_is_verified(deployment: Deployment) -
     result = deployment.ended("verified", begun.iteration)
     execution = deployment.agent("verified").executions.of_iteration(begun.iteration)
 
-    assert [one.state for one in result.action_results] == ["unknown"]
+    assert [action_result.state for action_result in result.action_results] == ["unknown"]
     wait_until(lambda: compensated(deployment, execution))
     found = verification(deployment, execution)
     assert found.verdict == "worse"

@@ -234,10 +234,10 @@ def test_an_approved_action_survives_the_death_of_its_worker(
     held.unlink()
 
     def ended() -> str | None:
-        found = store.approvals.get(item.id)
-        assert found is not None
-        assert found.execution is not None
-        return found.execution.state if found.result else None
+        approval = store.approvals.get(item.id)
+        assert approval is not None
+        assert approval.execution is not None
+        return approval.execution.state if approval.result else None
 
     state = wait_until(ended, 15)
 
@@ -309,4 +309,4 @@ def test_an_action_of_the_loop_whose_only_worker_is_gone_holds_nothing_up(
     deployment.kill("acts")
     result = deployment.ended("traced", begun.iteration)
 
-    assert [one.unknown for one in result.action_results] == [True]
+    assert [action_result.unknown for action_result in result.action_results] == [True]

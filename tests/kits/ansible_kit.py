@@ -93,15 +93,15 @@ class Fleet:
         authorized = folder / "client.pub"
         self.hosts = {name: SshHost(name, folder / name, authorized) for name in names}
         lines = [
-            f"{one.name} ansible_host=127.0.0.1 ansible_port={one.port} folder={one.folder}"
-            for one in self.hosts.values()
+            f"{host.name} ansible_host=127.0.0.1 ansible_port={host.port} folder={host.folder}"
+            for host in self.hosts.values()
         ]
         self.write("inventory", "\n".join(["[web]", *lines, ""]))
         self.write(
             "ansible.cfg",
             "[defaults]\ninterpreter_python = /usr/bin/python3\n[connection]\npipelining = true\n",
         )
-        self.known_hosts.write_text("".join(one.known for one in self.hosts.values()))
+        self.known_hosts.write_text("".join(host.known for host in self.hosts.values()))
 
     def write(self, name: str, text: str) -> None:
         """Write a file of the project."""
@@ -132,12 +132,12 @@ def fleet(*names: str) -> Iterator[Fleet]:
     folder = Path(tempfile.mkdtemp(prefix="fleet"))
     made = Fleet(folder, names)
     try:
-        for one in made.hosts.values():
-            one.start()
+        for host in made.hosts.values():
+            host.start()
         yield made
     finally:
-        for one in made.hosts.values():
-            one.kill()
+        for host in made.hosts.values():
+            host.kill()
         shutil.rmtree(folder)
 
 
@@ -162,4 +162,4 @@ def _descendants(pid: int) -> list[int]:
         children = [
             int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         ]
-    return [*children, *(one for child in children for one in _descendants(child))]
+    return [*children, *(descendant for child in children for descendant in _descendants(child))]

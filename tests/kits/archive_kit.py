@@ -80,10 +80,10 @@ class Archive:
     def count(self, kind: str) -> int:
         """The number of records of a kind."""
         with self.database.begin() as connection:
-            found = connection.execute(
+            result = connection.execute(
                 text("SELECT count(*) FROM records WHERE kind = :kind"), {"kind": kind}
             )
-            return int(found.scalar_one())
+            return int(result.scalar_one())
 
     def plans(self, statements: list[tuple[str, Any]]) -> list[str]:
         """SQLite's query plans of statements."""
@@ -192,10 +192,10 @@ class PostgreSQL:
 def postgresql(programs: Path, primary: PostgreSQL | None = None) -> Iterator[PostgreSQL]:
     """A PostgreSQL, or a replica of *primary*, until the end of the block."""
     # Not below the folder of pytest, where only root may look.
-    with TemporaryDirectory(prefix="boyd-postgresql-") as made:
+    with TemporaryDirectory(prefix="boyd-postgresql-") as directory:
         if os.geteuid() == 0:
-            shutil.chown(made, "postgres")
-        server = PostgreSQL(programs, Path(made), primary)
+            shutil.chown(directory, "postgres")
+        server = PostgreSQL(programs, Path(directory), primary)
         try:
             wait_until(lambda: answers(server.url))
             yield server
@@ -210,8 +210,8 @@ def bouncer(server: PostgreSQL) -> Iterator[str]:
     if not Path(program).exists():
         _skip("PgBouncer is not installed: there is no pgbouncer")
     port = free_port()
-    with TemporaryDirectory(prefix="boyd-pgbouncer-") as made:
-        folder = Path(made)
+    with TemporaryDirectory(prefix="boyd-pgbouncer-") as directory:
+        folder = Path(directory)
         (folder / "users.txt").write_text('"boyd" ""\n')
         (folder / "pgbouncer.ini").write_text(
             f"[databases]\n* = host=127.0.0.1 port={server.port}\n[pgbouncer]\n"
@@ -268,7 +268,7 @@ def postgresql_programs() -> Path | None:
     found = shutil.which("initdb")
     folders = [Path(found).resolve().parent] if found else []
     folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
-    return next((one for one in folders if (one / "pg_ctl").exists()), None)
+    return next((folder for folder in folders if (folder / "pg_ctl").exists()), None)
 
 
 def read_archive_status(client: Client) -> ArchiveStatus | None:

@@ -292,11 +292,11 @@ def _failures(url: str, scenario: str, chosen: Sequence[str], folder: Path) -> l
         *("server", "--url", url, "--scenario", scenario, *chosen, "--output-dir", str(folder)),
         cwd=folder,
     )
-    found = list(folder.rglob("checks.json"))
-    checks = json.loads(found[0].read_text()) if found else []
-    bad = [one for one in checks if one["status"] in ("FAILURE", "WARNING")]
+    result = list(folder.rglob("checks.json"))
+    checks = json.loads(result[0].read_text()) if result else []
+    bad = [check for check in checks if check["status"] in ("FAILURE", "WARNING")]
     told = [f"{one['name']}: {one.get('errorMessage')}" for one in bad]
-    passed = [one for one in checks if one["status"] == "SUCCESS"]
+    passed = [check for check in checks if check["status"] == "SUCCESS"]
     return told or ([] if passed and ran.returncode == 0 else [ran.stdout + ran.stderr])
 
 

@@ -136,9 +136,9 @@ class Console:
 
     def item(self, id: str) -> ApprovalItem:
         """An approval as it is now."""
-        found = self.deployment.agent("desk").approvals.get(id)
-        assert found is not None
-        return found
+        approval = self.deployment.agent("desk").approvals.get(id)
+        assert approval is not None
+        return approval
 
     def signed_link(self, id: str) -> str:
         """The address at which Jane answers an approval without a login."""

@@ -54,8 +54,8 @@ class AgentClient:
     def preview(self, action: str, **params: Any) -> dict[str, Any]:
         """The result of a dry run."""
         told = self.ask("POST", f"/actions/{action}/dry-run", {"params": params})
-        found: dict[str, Any] = told["result"]
-        return found
+        result: dict[str, Any] = told["result"]
+        return result
 
     def observer_error(self, observer: str) -> str:
         """The error of an observer that fails in the next iterations."""
@@ -114,12 +114,12 @@ class AgentClient:
 
     def _error(self, observer: str) -> str | None:
         errors = self._latest().get("observerErrors") or []
-        return next((one["error"] for one in errors if one["id"] == observer), None)
+        return next((error["error"] for error in errors if error["id"] == observer), None)
 
     def _seen(self, source: str) -> dict[str, Any] | None:
-        for one in self._latest()["observations"]:
-            if one["source"] == source:
-                data: dict[str, Any] = one["data"]
+        for observation in self._latest()["observations"]:
+            if observation["source"] == source:
+                data: dict[str, Any] = observation["data"]
                 return data
         return None
 

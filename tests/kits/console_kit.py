@@ -52,7 +52,7 @@ class Shown:
             target = html.unescape(dict(_ATTRIBUTE.findall(attributes)).get("action", self.path))
             if target.endswith(action):
                 fields = [dict(_ATTRIBUTE.findall(one)) for one in _FIELD.findall(inner)]
-                hidden = [one for one in fields if one.get("type") == "hidden"]
+                hidden = [field for field in fields if field.get("type") == "hidden"]
                 values = {one["name"]: html.unescape(one["value"]) for one in hidden}
                 return Form(target, values)
         raise AssertionError(f"{self.path} has no form to {action}")

@@ -58,5 +58,5 @@ def legend_labels(target: Panel) -> set[str]:
 
 def expressions(dashboard: Any) -> list[tuple[str, str]]:
     """The queries of a dashboard: the title of a panel or annotation, and the expression."""
-    asked = [(p["title"], one["expr"]) for p in panels(dashboard) for one in p["targets"]]
+    asked = [(p["title"], target["expr"]) for p in panels(dashboard) for target in p["targets"]]
     return asked + [(one["name"], one["expr"]) for one in dashboard["annotations"]["list"]]

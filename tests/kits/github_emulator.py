@@ -132,18 +132,18 @@ class RestApi:
             raise Refusal(403, "Resource not accessible by personal access token")
         if headers.get("X-GitHub-Api-Version") != API["version"]:
             raise Refusal(400, "unsupported version")
-        known = API["operations"][operation]
+        operations = API["operations"][operation]
         for name, value in query.items():
-            schema = known["query"].get(name)
+            schema = operations["query"].get(name)
             if schema is None or ("enum" in schema and value not in schema["enum"]):
                 raise Refusal(422, f"Validation Failed: {name}={value}")
-        if "body" in known and not Draft4Validator(known["body"]).is_valid(body):
+        if "body" in operations and not Draft4Validator(operations["body"]).is_valid(body):
             raise Refusal(422, "Validation Failed: body")
 
     # The operations, by method and path
 
     def get_actions_runs(self, _: Any, __: Any, query: dict[str, str]) -> tuple[int, Any]:
-        found = [_filled("GET /actions/runs/{run_id}", **one) for one in self._state["runs"]]
+        found = [_filled("GET /actions/runs/{run_id}", **run) for run in self._state["runs"]]
         wanted = [
             one
             for one in found
@@ -166,17 +166,17 @@ class RestApi:
         return 201, {}
 
     def get_releases(self, _: Any, __: Any, query: dict[str, str]) -> tuple[int, Any]:
-        found = [_filled("GET /releases", **one) for one in self._state["releases"]]
+        found = [_filled("GET /releases", **release) for release in self._state["releases"]]
         return 200, _page(found, query)
 
     def get_issues(self, _: Any, __: Any, query: dict[str, str]) -> tuple[int, Any]:
-        found = [
-            one
-            for one in self._state["issues"]
-            if one["state"] == query.get("state", "open")
-            and ("labels" not in query or query["labels"] in [x["name"] for x in one["labels"]])
+        issues = [
+            issue
+            for issue in self._state["issues"]
+            if issue["state"] == query.get("state", "open")
+            and ("labels" not in query or query["labels"] in [x["name"] for x in issue["labels"]])
         ]
-        return 200, _page([_issue(one) for one in reversed(found)], query)
+        return 200, _page([_issue(one) for one in reversed(issues)], query)
 
     def post_issues(self, _: Any, body: Any, __: Any) -> tuple[int, Any]:
         number = len(self._state["issues"]) + 1
@@ -223,7 +223,7 @@ class RestApi:
 
     def get_pulls(self, _: Any, __: Any, query: dict[str, str]) -> tuple[int, Any]:
         branch = query["head"].partition(":")[2]
-        found = [_pull(one) for one in self._state["pulls"] if one["branch"] == branch]
+        found = [_pull(pull) for pull in self._state["pulls"] if pull["branch"] == branch]
         return 200, found[::-1] if query.get("direction") == "desc" else found
 
     def post_pulls(self, _: Any, body: Any, __: Any) -> tuple[int, Any]:

@@ -127,7 +127,7 @@ class ImaginaryMind:
 
     def add(self, description: str, status: GoalStatus = "Active", **more: Any) -> Goal:
         """Add a goal."""
-        made = Goal(
+        goal = Goal(
             id=f"g{len(self.goals) + 1}",
             description=description,
             criteria=more.pop("criteria", description),
@@ -136,8 +136,8 @@ class ImaginaryMind:
             updated_at=utc_now(),
             **more,
         )
-        self.goals[made.id] = made
-        return made
+        self.goals[goal.id] = goal
+        return goal
 
     def asks(self, text: str, id: str = "q1") -> None:
         """Ask a question."""
@@ -212,7 +212,7 @@ class ImaginaryMind:
             return self._problem("paused", 409, f"agent 'test' is paused: {self.paused}")
         number = len(self.results) + 1
         act = self.acts.pop(0) if self.acts else Act()
-        active = [one for one in self.goals.values() if one.status == "Active"]
+        active = [goal for goal in self.goals.values() if goal.status == "Active"]
         if not active:
             act = NOTHING
         self.results[number] = self._done(number, act, active)
@@ -295,7 +295,7 @@ class ImaginaryMind:
         return 200, AgentList(agents=[], frozen=self.frozen_everywhere)
 
     def _session(self, _: dict[str, Any]) -> Answer:
-        statuses = [one.status for one in self.goals.values()]
+        statuses = [goal.status for goal in self.goals.values()]
         state = SessionState(
             id=f"s{self.sessions}",
             cycle=self.cycle,
@@ -304,11 +304,11 @@ class ImaginaryMind:
             goals={name: statuses.count(name) for name in statuses},
             memory=MemoryState(size=3, capacity=100, pressure=0.03),
             episodes=1,
-            questions=[one for one in self.questions if one.answer is None],
+            questions=[question for question in self.questions if question.answer is None],
             approvals=[
-                WaitingTool(tool=one.tool, goal=one.goal, approval=one.approval)
-                for one in self.decisions
-                if one.approval and not self.approved
+                WaitingTool(tool=decision.tool, goal=decision.goal, approval=decision.approval)
+                for decision in self.decisions
+                if decision.approval and not self.approved
             ],
             graph=GraphState(facts=len(self.facts)),
         )
@@ -347,7 +347,7 @@ class ImaginaryMind:
 
     def _list(self, given: dict[str, Any]) -> Answer:
         wanted = given.get("status")
-        known = [one for one in self.goals.values() if wanted in (None, one.status)]
+        known = [goal for goal in self.goals.values() if wanted in (None, goal.status)]
         return 200, GoalList(goals=sorted(known, key=lambda one: -one.priority))
 
     def _add(self, given: dict[str, Any]) -> Answer:
@@ -357,7 +357,7 @@ class ImaginaryMind:
         return 201, self.add(**{names.get(name, name): value for name, value in given.items()})
 
     def _goal(self, id: str, _: dict[str, Any]) -> Answer:
-        found = [one for one in self.goals.values() if one.id.startswith(id)]
+        found = [goal for goal in self.goals.values() if goal.id.startswith(id)]
         return (200, found[0]) if len(found) == 1 else (404, {"error": f"no goal {id!r}"})
 
     def _steer(self, id: str, verb: str, given: dict[str, Any]) -> Answer:
@@ -379,12 +379,14 @@ class ImaginaryMind:
         return 200, GoalExplanation(
             goal=goal,
             children=[one for one in self.goals.values() if one.parent == goal.id],
-            decisions=[one for one in self.decisions if one.goal == goal.id],
+            decisions=[decision for decision in self.decisions if decision.goal == goal.id],
             plan=ToolPlan(goal=goal.id, steps=steps),
         )
 
     def _cycles(self, given: dict[str, Any]) -> Answer:
-        found = [one for one in self.decisions if str(one.iteration) == given["iteration"]]
+        found = [
+            decision for decision in self.decisions if str(decision.iteration) == given["iteration"]
+        ]
         return 200, DecisionList(cycles=found)
 
     def _memory(self, _: dict[str, Any]) -> Answer:
@@ -400,7 +402,7 @@ class ImaginaryMind:
         return 200, MemoryList(entries=[entry])
 
     def _recall(self, given: dict[str, Any]) -> Answer:
-        kept = Episode(
+        episode = Episode(
             id="e1",
             timestamp=utc_now(),
             goal="g1",
@@ -409,7 +411,7 @@ class ImaginaryMind:
             tools=["kg_query"],
             relevance=0.8,
         )
-        return 200, EpisodeList(episodes=[kept] * min(int(given["topK"]), 2))
+        return 200, EpisodeList(episodes=[episode] * min(int(given["topK"]), 2))
 
     def _episodes(self, given: dict[str, Any]) -> Answer:
         return self._recall({"query": "all", "topK": given["limit"]})
@@ -440,8 +442,8 @@ class ImaginaryMind:
 
     def _graph(self, given: dict[str, Any]) -> Answer:
         symbol = given["symbol"]
-        out = [one for one in self.facts if one.subject == symbol]
-        into = [one for one in self.facts if one.object == symbol]
+        out = [fact for fact in self.facts if fact.subject == symbol]
+        into = [fact for fact in self.facts if fact.object == symbol]
         alike = [] if out or into else ["cat (foaf)\x1b[2J"]
         return 200, Surroundings(symbol=symbol, out=out, into=into, alike=alike)
 

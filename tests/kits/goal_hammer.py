@@ -63,16 +63,16 @@ class Hammer:
         self, change: Callable[[GoalSession], GoalSession]
     ) -> tuple[GoalSession, GoalSession]:
         """The session before and after a change that was stored."""
-        seen: list[GoalSession] = []
+        sessions: list[GoalSession] = []
 
         def on_json(value: Any) -> Any:
             before = GoalSession.model_validate(value)
-            seen[:] = [before, change(before)]
-            return seen[1].to_wire()
+            sessions[:] = [before, change(before)]
+            return sessions[1].to_wire()
 
         self._state.update(KEY, on_json)
-        self.account.largest = max(self.account.largest, len(seen[1].memory))
-        return seen[0], seen[1]
+        self.account.largest = max(self.account.largest, len(sessions[1].memory))
+        return sessions[0], sessions[1]
 
     def _push(self) -> None:
         now, relevance = datetime.now(UTC), self._dice.random()

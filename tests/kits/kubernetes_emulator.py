@@ -160,15 +160,17 @@ def merged(target: Any, patch: Any) -> Any:
 def patched(target: Any, operations: Any) -> Any:
     """A JSON patch of `test`, `add` and `replace`, applied (RFC 6902); no lists."""
     found = copy.deepcopy(target)
-    for one in operations:
-        *path, last = one["path"].strip("/").split("/")
+    for operation in operations:
+        *path, last = operation["path"].strip("/").split("/")
         parent = found
         for part in path:
             parent = parent[part]
-        if one["op"] == "test" and parent[last] != one["value"]:
-            raise Failure(422, "Invalid", f"the server rejected our request: {one['path']} differs")
-        if one["op"] in ("add", "replace"):
-            parent[last] = one["value"]
+        if operation["op"] == "test" and parent[last] != operation["value"]:
+            raise Failure(
+                422, "Invalid", f"the server rejected our request: {operation['path']} differs"
+            )
+        if operation["op"] in ("add", "replace"):
+            parent[last] = operation["value"]
     return found
 
 

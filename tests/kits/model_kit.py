@@ -124,9 +124,9 @@ class Scene:
     @property
     def found(self) -> Investigation:
         """The investigation as stored."""
-        found = self.lab.store.investigations.get(self.id)
-        assert found is not None
-        return found
+        investigation = self.lab.store.investigations.get(self.id)
+        assert investigation is not None
+        return investigation
 
     @property
     def log(self) -> list[Entry]:

@@ -39,11 +39,11 @@ class NpmParts:
 
     def require(self) -> Path:
         """The folder with `node_modules`; without one the test is skipped, and fails in CI."""
-        why = self.missing()
-        if why and os.environ.get("CI"):
-            pytest.fail(why)
-        if why:
-            pytest.skip(why)
+        reason = self.missing()
+        if reason and os.environ.get("CI"):
+            pytest.fail(reason)
+        if reason:
+            pytest.skip(reason)
         return self.folder
 
     def install(self) -> None:

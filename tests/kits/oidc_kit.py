@@ -107,9 +107,9 @@ class WebBrowser:
     def begin(self, path: str = "/console/") -> requests.Response:
         """Press the button on the login page; the provider's page."""
         login = self.get(path)
-        found = re.search(r'href="([^"]+/console/oidc/login[^"]*)"', login.text)
-        assert found, login.text
-        return self.get(html.unescape(found[1]))
+        match = re.search(r'href="([^"]+/console/oidc/login[^"]*)"', login.text)
+        assert match, login.text
+        return self.get(html.unescape(match[1]))
 
     def sign_in(self, name: str, path: str = "/console/") -> requests.Response:
         """Sign in at the provider; the page where the browser ends up."""

@@ -62,9 +62,9 @@ http {{
 
 def documented_location(upstream: str) -> str:
     """The block for nginx in the guide, with the address of another API in it."""
-    found = re.search(r"```nginx\n(.+?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
-    assert found, f"{GUIDE.name} has no block for nginx"
-    return found[1].replace("http://127.0.0.1:8700", upstream)
+    match = re.search(r"```nginx\n(.+?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
+    assert match, f"{GUIDE.name} has no block for nginx"
+    return match[1].replace("http://127.0.0.1:8700", upstream)
 
 
 class TlsProxy:
@@ -109,12 +109,12 @@ class TlsProxy:
 def tls_proxy(location: str) -> Iterator[TlsProxy]:
     """A proxy with that location until the end of the block."""
     with TemporaryDirectory(prefix="boyd-nginx-") as folder:
-        made = TlsProxy(Path(folder), location)
+        proxy = TlsProxy(Path(folder), location)
         try:
-            wait_until(made.answers)
-            yield made
+            wait_until(proxy.answers)
+            yield proxy
         finally:
-            made.end()
+            proxy.end()
 
 
 def _nginx() -> str:

@@ -92,8 +92,8 @@ class PrometheusServer:
 
     def query(self, expr: str) -> list[Any]:
         """The series of an instant query."""
-        found: list[Any] = self.get("query", query=expr)["result"]
-        return found
+        result: list[Any] = self.get("query", query=expr)["result"]
+        return result
 
     def get(self, path: str, **params: Any) -> Any:
         """The data of an answer of its API."""

@@ -26,27 +26,29 @@ class Authority:
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         #: What servers send along: certificates of authorities.
         self.chain = b""
-        made = self._build(self._name, self._key, 365, x509.BasicConstraints(True, None))
+        certificate = self._build(self._name, self._key, 365, x509.BasicConstraints(True, None))
         self.file = folder / f"{name}.pem"
-        self.file.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+        self.file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
     def below(self, days: float) -> Authority:
         """An authority that this one has certified until *days* from now."""
         lower = Authority(self._folder, f"Intermediate of {days} days")
-        made = self._build(lower._name, lower._key, days, x509.BasicConstraints(True, None))
-        lower.chain = made.public_bytes(serialization.Encoding.PEM)
+        certificate = self._build(lower._name, lower._key, days, x509.BasicConstraints(True, None))
+        lower.chain = certificate.public_bytes(serialization.Encoding.PEM)
         return lower
 
     def issue(self, *names: str, days: float = 90) -> Path:
         """A certificate with its key in a file; *days* from now it ends."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
-        made = self._build(subject, key, days, x509.SubjectAlternativeName(map(_general, names)))
+        certificate = self._build(
+            subject, key, days, x509.SubjectAlternativeName(map(_general, names))
+        )
         pem = serialization.Encoding.PEM
         form = serialization.PrivateFormat.PKCS8
         file = self._folder / f"{names[0]}-{days}.pem"
         file.write_bytes(
-            made.public_bytes(pem)
+            certificate.public_bytes(pem)
             + self.chain
             + key.private_bytes(pem, form, serialization.NoEncryption())
         )

@@ -126,7 +126,7 @@ class Sink:
 def _span(sent: Any) -> Span:
     from boyd.export.tracing.spans import SpanLink
 
-    attributes = {one.key: _value(one.value) for one in sent.attributes}
+    attributes = {attribute.key: _value(attribute.value) for attribute in sent.attributes}
     parent = int.from_bytes(sent.parent_span_id)
     return Span(
         trace_id=int.from_bytes(sent.trace_id),

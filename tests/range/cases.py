@@ -69,12 +69,12 @@ def is_undoable(lane: str, action: str) -> bool:
 
 def _shuffled(lane: str, seed: int, rounds: int) -> list[Case]:
     dice = random.Random(f"{seed}/cases/{lane}")
-    found: list[Case] = []
+    cases: list[Case] = []
     for _ in range(rounds):
-        known = COURSE[lane]
-        faults = [(fault, mistake) for fault in known for mistake in ("", *known[fault][1])]
+        course = COURSE[lane]
+        faults = [(fault, mistake) for fault in course for mistake in ("", *course[fault][1])]
         once = [Case(lane, fault, wrong, dice.choice(KILLS)) for fault, wrong in faults]
         once.append(Case(lane))
         dice.shuffle(once)
-        found += once
-    return found
+        cases += once
+    return cases

@@ -85,24 +85,24 @@ class Figures:
 def judge(course: Course) -> Figures:
     """The figures of one case."""
     case, faulty = course.case, bool(course.case.fault)
-    found = Figures(cases=1, faults=int(faulty), detected=int(faulty and course.detected))
+    figures = Figures(cases=1, faults=int(faulty), detected=int(faulty and course.detected))
     taken = _taken(course)
     entries = {entry.id: entry for entry in course.entries}
-    found.decided = int(bool(taken) and faulty and taken[0].action == case.action)
-    found.harm_seconds, found.helped = course.looks.harm.bad_for(), course.helped
+    figures.decided = int(bool(taken) and faulty and taken[0].action == case.action)
+    figures.harm_seconds, figures.helped = course.looks.harm.bad_for(), course.helped
     if faulty and course.recovered is not None:
-        found.recoveries.append(course.recovered - course.began)
-    found.untrue += [f"{case.name}: {text}" for text in (*course.misfits, *_lost(course, taken))]
+        figures.recoveries.append(course.recovered - course.began)
+    figures.untrue += [f"{case.name}: {text}" for text in (*course.misfits, *_lost(course, taken))]
     for one in taken:
         entry = entries.get(one.execution)
         if entry is None:
-            found.untrue.append(f"{case.name}: {one.action} was done and is not in the ledger")
+            figures.untrue.append(f"{case.name}: {one.action} was done and is not in the ledger")
             continue
-        found.unprovoked += not course.looks.faults.may_be_bad(one.began)
-        _compare(found, course, one, entry)
-    if found.misses:
-        found.details.append(f"{case.name}: {_told(course)}")
-    return found
+        figures.unprovoked += not course.looks.faults.may_be_bad(one.began)
+        _compare(figures, course, one, entry)
+    if figures.misses:
+        figures.details.append(f"{case.name}: {_told(course)}")
+    return figures
 
 
 def _told(course: Course) -> str:
@@ -143,16 +143,16 @@ def _lost(course: Course, taken: list[Taken]) -> Iterator[str]:
     for (step, execution), times in Counter((o.step, o.execution) for o in course.lines).items():
         if step in ("act", "undo") and times > 1:
             yield f"{step} of {execution} happened {times} times"
-    known = {one.execution for one in taken}
+    executions = {one.execution for one in taken}
     for entry in course.entries:
-        if entry.state == "succeeded" and entry.id not in known:
+        if entry.state == "succeeded" and entry.id not in executions:
             yield f"{entry.id} is said to have succeeded, and did nothing"
-        if entry.state == "failed" and entry.id in known:
+        if entry.state == "failed" and entry.id in executions:
             why = entry.result.error if entry.result else ""
             yield f"{entry.id} ({entry.action}) was done and is said to have failed: {why}"
 
 
-def _compare(found: Figures, course: Course, one: Taken, entry: ExecutionEntry) -> None:
+def _compare(figures: Figures, course: Course, one: Taken, entry: ExecutionEntry) -> None:
     """Compare an execution with its record."""
     harmed = course.looks.harm.any_bad(one.began, one.until)
     truth: EffectName = "effective"
@@ -161,42 +161,44 @@ def _compare(found: Figures, course: Course, one: Taken, entry: ExecutionEntry) 
     elif course.looks.faults.is_bad(one.until):
         truth = "no effect"
     verdict = entry.verification.verdict if entry.verification else None
-    found.verdicts += 1
-    found.right_verdicts += verdict == truth
+    figures.verdicts += 1
+    figures.right_verdicts += verdict == truth
     if verdict != truth:
-        found.untrue.append(f"{course.case.name}: {one.action} was {truth}, the verdict: {verdict}")
+        figures.untrue.append(
+            f"{course.case.name}: {one.action} was {truth}, the verdict: {verdict}"
+        )
     if one.wrong and entry.state == "succeeded":
-        found.wrong += 1
-        found.wrong_detected += verdict != "effective"
+        figures.wrong += 1
+        figures.wrong_detected += verdict != "effective"
     if not one.wrong and truth == "effective":
-        found.right += 1
-        found.alarms += verdict != truth
+        figures.right += 1
+        figures.alarms += verdict != truth
     if harmed:
-        _compare_undoing(found, course, one, entry)
+        _compare_undoing(figures, course, one, entry)
     elif any(line.step == "undo" and line.execution == one.execution for line in course.lines):
-        found.untrue.append(f"{course.case.name}: {one.action} did no harm and was undone")
+        figures.untrue.append(f"{course.case.name}: {one.action} did no harm and was undone")
 
 
-def _compare_undoing(found: Figures, course: Course, one: Taken, entry: ExecutionEntry) -> None:
+def _compare_undoing(figures: Figures, course: Course, one: Taken, entry: ExecutionEntry) -> None:
     """Compare what became of harm with its record."""
     steps = Counter(_steps(course.lines, one.execution))
     done = entry.verification.compensation if entry.verification else None
     state = done.state if done else None
     cut_off = entry.state != "succeeded" or (done is not None and _CUT_OFF in done.detail)
-    found.harmful += 1
+    figures.harmful += 1
     if is_undoable(course.case.lane, one.action) and not cut_off:
         undone = steps["undone"] == 1 and state == "rolled back"
-        found.undoable += 1
-        found.undone += undone
+        figures.undoable += 1
+        figures.undone += undone
         if not undone:
             said = done.detail if done else None
             what = f"was undone {steps['undone']} times, and is said to be {state} ({said})"
-            found.details.append(f"{course.case.name}: {one.action} {what}")
+            figures.details.append(f"{course.case.name}: {one.action} {what}")
         return
-    found.left += 1
-    found.told += steps["told"] > 0
+    figures.left += 1
+    figures.told += steps["told"] > 0
     if state == "rolled back":
-        found.untrue.append(f"{course.case.name}: {one.action} is said to be rolled back")
+        figures.untrue.append(f"{course.case.name}: {one.action} is said to be rolled back")
 
 
 def _steps(lines: list[Line], execution: str) -> list[str]:

@@ -71,7 +71,11 @@ class Lane(Plugin):
     @orienter()
     def judge(self, observations: list[Observation], ctx: Context) -> SituationAssessment:
         """Name what is wrong."""
-        seen: Any = next(one.data for one in observations if one.source == f"{self.id}/look")
+        seen: Any = next(
+            observation.data
+            for observation in observations
+            if observation.source == f"{self.id}/look"
+        )
         wrong = [*seen["faults"], *seen["harm"]]
         if not wrong:
             ctx.state.delete("tried")

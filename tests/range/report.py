@@ -66,16 +66,16 @@ class Report:
         ]
 
 
-def _row(name: str, found: Figures) -> tuple[str, ...]:
-    times = found.recoveries
+def _row(name: str, figures: Figures) -> tuple[str, ...]:
+    times = figures.recoveries
     return (
         name,
-        str(found.cases),
-        f"{found.detected} of {found.faults}" if found.faults else "",
-        f"{found.decided} of {found.detected}" if found.faults else "",
-        f"{found.right_verdicts} of {found.verdicts}" if found.verdicts else "",
-        f"{found.undone} of {found.undoable}" if found.undoable else "",
-        f"{found.harmful}, {found.harm_seconds:.1f} s" if found.harmful else "0",
+        str(figures.cases),
+        f"{figures.detected} of {figures.faults}" if figures.faults else "",
+        f"{figures.decided} of {figures.detected}" if figures.faults else "",
+        f"{figures.right_verdicts} of {figures.verdicts}" if figures.verdicts else "",
+        f"{figures.undone} of {figures.undoable}" if figures.undoable else "",
+        f"{figures.harmful}, {figures.harm_seconds:.1f} s" if figures.harmful else "0",
         f"{statistics.median(times):.1f} s" if times else "",
         f"{max(times):.1f} s" if times else "",
     )

@@ -64,20 +64,20 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=4, help="how often each case comes")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of the cases")
     parser.add_argument("--report", type=Path, help="also write the table to this file")
-    given = parser.parse_args()
-    if why := missing():
-        sys.exit(f"there can be no range here: {why}")
+    arguments = parser.parse_args()
+    if reason := missing():
+        sys.exit(f"there can be no range here: {reason}")
     for name in [name for name in os.environ if name.startswith("BOYD_")]:
         del os.environ[name]
-    cases = make_cases(given.seed, given.rounds)
-    print(f"seed {given.seed}", flush=True)
-    if why := small_disk.missing():
+    cases = make_cases(arguments.seed, arguments.rounds)
+    print(f"seed {arguments.seed}", flush=True)
+    if reason := small_disk.missing():
         del cases["disk"]
-        print(f"no faults of disks: {why}", flush=True)
-    report = run_range(cases, given.seed, _tell)
+        print(f"no faults of disks: {reason}", flush=True)
+    report = run_range(cases, arguments.seed, _tell)
     print(f"\n{report.table}", flush=True)
-    if given.report:
-        given.report.write_text(f"{report.table}\n")
+    if arguments.report:
+        arguments.report.write_text(f"{report.table}\n")
     sys.exit(bool(report.total.misses))
 
 

@@ -103,8 +103,10 @@ class Runner:
         course.ended = time.time()
         course.recovered = course.looks.good_since() if course.over else None
         results = self._agent.history.results(200)
-        seen = [r.situation for r in results if r.started_at.timestamp() >= course.began - 1]
-        course.detected = any(one.type == case.fault for s in seen if s for one in s.anomalies)
+        situations = [r.situation for r in results if r.started_at.timestamp() >= course.began - 1]
+        course.detected = any(
+            anomaly.type == case.fault for s in situations if s for anomaly in s.anomalies
+        )
         undone = sum(line.step == "undo" for line in course.lines)
         acted = sum((o.step, o.action) == ("act", case.action) for o in course.lines)
         if self._site.undone_too_often(undone, acted):
@@ -130,10 +132,10 @@ class Runner:
 
     def _help(self, course: Course) -> None:
         """Repair what Boyd tells people of, and help an agent that is stuck."""
-        told = {line.execution for line in course.lines if line.step == "told"}
+        executions = {line.execution for line in course.lines if line.step == "told"}
         holds = self._agent.holds.all()
         suspended = [hold for hold in holds if hold.kind == "suspended"]
-        if any(hold.execution in told for hold in suspended):
+        if any(hold.execution in executions for hold in suspended):
             self._site.repair()
             self._lift()
             course.helped += 1

@@ -88,9 +88,9 @@ def main() -> None:
     parser.add_argument("port", type=int)
     parser.add_argument("--starts", type=Path, required=True)
     parser.add_argument("--folder", type=Path)
-    given = parser.parse_args()
-    service = Service(given.port, given.folder)
-    with given.starts.open("a") as file:
+    arguments = parser.parse_args()
+    service = Service(arguments.port, arguments.folder)
+    with arguments.starts.open("a") as file:
         file.write(f"{os.getpid()}\n")
     service.serve_forever()
 

@@ -44,8 +44,8 @@ SHORT = {
 @pytest.mark.slow
 @pytest.mark.long
 def test_wrong_actions_on_real_services_are_noticed_and_undone_while_workers_are_killed() -> None:
-    if why := missing():
-        pytest.fail(why) if os.environ.get("CI") else pytest.skip(why)
+    if reason := missing():
+        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
     cases = {lane: some for lane, some in SHORT.items() if lane != "disk" or not NO_DISK}
     report = run_range(cases, 1, print)
     print(report.table)
@@ -116,14 +116,14 @@ def went(change: Callable[[Course], None] = lambda course: None) -> Course:
 
 
 def test_a_case_that_goes_as_it_should_misses_nothing() -> None:
-    found = judge(went())
+    judgement = judge(went())
 
-    assert (found.misses, found.untrue) == ([], [])
-    assert (found.wrong, found.wrong_detected) == (1, 1)
-    assert (found.undoable, found.undone) == (1, 1)
-    assert (found.right, found.alarms) == (1, 0)
-    assert found.recoveries == [SECOND + 1 - BEGAN]
-    assert found.harm_seconds == 4
+    assert (judgement.misses, judgement.untrue) == ([], [])
+    assert (judgement.wrong, judgement.wrong_detected) == (1, 1)
+    assert (judgement.undoable, judgement.undone) == (1, 1)
+    assert (judgement.right, judgement.alarms) == (1, 0)
+    assert judgement.recoveries == [SECOND + 1 - BEGAN]
+    assert judgement.harm_seconds == 4
 
 
 def judged(which: int, verdict: EffectName) -> Callable[[Course], None]:
@@ -238,7 +238,7 @@ def test_the_same_seed_gives_the_same_cases_and_each_round_has_all() -> None:
     for lane, faults in COURSE.items():
         kinds = 1 + sum(1 + len(mistakes) for _, mistakes in faults.values())
         assert len(cases[lane]) == 2 * kinds
-        assert len({(one.fault, one.mistake) for one in cases[lane]}) == kinds
+        assert len({(case.fault, case.mistake) for case in cases[lane]}) == kinds
 
 
 def test_figures_are_added() -> None:

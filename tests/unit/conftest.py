@@ -39,9 +39,9 @@ def server(lab_server: LabRedis) -> Database:
 def office(server: Any) -> Iterator[tuple[Site, Desk]]:
     """An API over the agent `desk`, and its plugin."""
     lab, plugin = make_desk(server)
-    made = Site(lab, server, max_wait=10)
-    yield made, plugin
-    made.services.stop()
+    site = Site(lab, server, max_wait=10)
+    yield site, plugin
+    site.services.stop()
 
 
 @pytest.fixture

@@ -96,8 +96,8 @@ class LangGraph(Peer):
 
     def begin(self, count: int, seconds: float, key: str) -> None:
         """Run the graph to its end."""
-        given = Iteration(key=key, count=count, seconds=seconds)
-        run(self._graph.ainvoke(given))
+        iteration = Iteration(key=key, count=count, seconds=seconds)
+        run(self._graph.ainvoke(iteration))
 
     def stop(self) -> None:
         """Leave the graph: nothing runs."""

@@ -126,7 +126,7 @@ def test_a_file_is_read_again_when_it_has_changed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "why"),
+    ("content", "reason"),
     [
         (event("DTSTART:yesterday"), "event 'Freeze': DTSTART"),
         (event("DTSTART;TZID=Mars/Base:20260601T100000"), "unknown time zone 'Mars/Base'"),
@@ -143,9 +143,9 @@ def test_a_file_is_read_again_when_it_has_changed(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_that_is_not_understood_is_no_calendar(
-    content: str, why: str, tmp_path: Path
+    content: str, reason: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(CalendarError, match=why):
+    with pytest.raises(CalendarError, match=reason):
         calendar(tmp_path, content).check()
 
 

@@ -64,7 +64,7 @@ def test_a_condition_is_true_or_false(text: str, answer: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "reason"),
     [
         ("params.cuont > 3", "column 7: params.cuont is not known; did you mean 'params.count'?"),
         ("foo == 1", "column 1: foo is not known; known: now, params.any"),
@@ -85,15 +85,15 @@ def test_a_condition_is_true_or_false(text: str, answer: bool) -> None:
         (" || ".join(["true"] * 200), "longer than 1000 characters"),
     ],
 )
-def test_a_mistake_is_found_with_its_position(text: str, why: str) -> None:
+def test_a_mistake_is_found_with_its_position(text: str, reason: str) -> None:
     with pytest.raises(ConditionError) as error:
         LANGUAGE.compile(text)
 
-    assert why in str(error.value)
+    assert reason in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "changes", "why"),
+    ("text", "changes", "reason"),
     [
         ("params.any > 3", {}, "No matching overloads"),
         ("params.any.size == 1", {"any": {"other": 1}}, 'Key not found in map : "size"'),
@@ -112,12 +112,12 @@ def test_a_mistake_is_found_with_its_position(text: str, why: str) -> None:
     ],
 )
 def test_a_condition_that_cannot_be_evaluated_says_why(
-    text: str, changes: dict[str, Any], why: str
+    text: str, changes: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(ConditionError) as error:
         is_true(text, **changes)
 
-    assert why in str(error.value)
+    assert reason in str(error.value)
 
 
 def test_values_that_a_condition_does_not_name_cannot_make_it_fail() -> None:
@@ -174,7 +174,7 @@ class Restart(BaseModel):
 
 
 @pytest.mark.parametrize(
-    ("settings", "why"),
+    ("settings", "reason"),
     [
         (
             {"approvals": {"policies": [{"when": "params.cuont > 1", "required": {}}]}},
@@ -197,13 +197,13 @@ class Restart(BaseModel):
     ],
 )
 def test_an_agent_with_a_mistake_in_a_condition_is_refused(
-    settings: dict[str, Any], why: str
+    settings: dict[str, Any], reason: str
 ) -> None:
     action = Recorder().action(params=Restart)
     with pytest.raises(ConfigError) as error:
         agent(action, **settings)
 
-    assert why in str(error.value)
+    assert reason in str(error.value)
 
 
 def test_a_mistake_in_the_budget_of_an_action_is_refused() -> None:

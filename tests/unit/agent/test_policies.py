@@ -38,9 +38,9 @@ def lab_with(recorder: Recorder | None = None, mode: Any = GATED, **required: An
 
 def now(lab: Lab, item: ApprovalItem) -> ApprovalItem:
     """The item as it is now."""
-    found = lab.store.approvals.get(item.id)
-    assert found is not None
-    return found
+    approval = lab.store.approvals.get(item.id)
+    assert approval is not None
+    return approval
 
 
 def approves(lab: Lab, *actors: Actor, note: str | None = None) -> list[str]:
@@ -392,14 +392,14 @@ def test_items_put_in_from_outside_have_their_own_policy() -> None:
 
 
 @pytest.mark.parametrize(
-    ("now_asked", "why"),
+    ("now_asked", "reason"),
     [
         ({"approvals": {"required": {"min_approvals": 2}}}, "policy has been tightened"),
         ({"approvals": {"required": {"groups": ["ops"]}}}, "policy has been tightened"),
     ],
 )
 def test_a_policy_that_asks_for_more_by_the_time_of_the_execution_refuses(
-    now_asked: Any, why: str
+    now_asked: Any, reason: str
 ) -> None:
     recorder = Recorder()
     action = recorder.action(autonomy=GATED)
@@ -414,7 +414,7 @@ def test_a_policy_that_asks_for_more_by_the_time_of_the_execution_refuses(
     result = now(after, item).result
 
     assert result is not None
-    assert why in (result.error or "")
+    assert reason in (result.error or "")
     assert recorder.calls == []
 
 
@@ -454,7 +454,7 @@ def test_an_approval_names_the_code_it_was_proposed_with() -> None:
     assert code is not None
     assert code.startswith("p ")
     assert pending_item(lab).code == code
-    assert [one.code for one in lab.agent.catalog.actions] == [code]
+    assert [action.code for action in lab.agent.catalog.actions] == [code]
 
 
 @pytest.mark.parametrize("code", ["any", "same"])

@@ -16,7 +16,7 @@ KEY = {"Idempotency-Key": "once"}
 
 
 def test_actions_are_listed_with_what_they_take(desk: Site) -> None:
-    actions = {one["id"]: one for one in desk.get("/actions").json["actions"]}
+    actions = {action["id"]: action for action in desk.get("/actions").json["actions"]}
 
     assert set(actions) == {"desk:write", "desk:publish", "desk:tear", "desk:print_it"}
     assert actions["desk:write"]["params"]["required"] == ["text"]
@@ -90,7 +90,7 @@ def test_the_audit_tells_who_had_it_taken(desk: Site) -> None:
     desk.post(WRITE, BODY, headers=desk.key("actions", principal="bob"))
     entries = desk.get("/audit").json["entries"]
 
-    assert ("bob", "127.0.0.1") in {(one.get("who"), one.get("from")) for one in entries}
+    assert ("bob", "127.0.0.1") in {(entry.get("who"), entry.get("from")) for entry in entries}
 
 
 @pytest.mark.parametrize("id", ["desk:burn", "write", "%20", "%0a", "desk%3Aburn", "%F0%9F%8E%89"])

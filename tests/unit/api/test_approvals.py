@@ -516,9 +516,11 @@ def test_each_of_several_gets_what_it_would_have_got_alone(desk: Site, done: lis
     results = answer.json["results"]
 
     assert answer.status_code == 200
-    assert [one["id"] for one in results] == ids[:-1], "each once"
-    assert [one["success"] for one in results] == [True, False, False, True, False]
-    types = [one.get("problem", {}).get("type", "").removeprefix("/problems/") for one in results]
+    assert [result["id"] for result in results] == ids[:-1], "each once"
+    assert [result["success"] for result in results] == [True, False, False, True, False]
+    types = [
+        result.get("problem", {}).get("type", "").removeprefix("/problems/") for result in results
+    ]
     assert types == ["", "not-pending", "not-pending", "", "not-an-approver"]
     assert results[0]["approval"]["claimedBy"] == "the boss"
     assert results[1]["approval"]["status"] == "denied"
@@ -534,8 +536,8 @@ def test_several_are_denied_or_withdrawn(
     ids = [desk.waiting(f"{number}") for number in range(100)]
     answer = desk.post(f"/approvals/{verb}", {"ids": ids, "note": "all of it"})
 
-    assert {one["approval"]["status"] for one in answer.json["results"]} == {status}
-    assert {one["approval"]["note"] for one in answer.json["results"]} == {"all of it"}
+    assert {result["approval"]["status"] for result in answer.json["results"]} == {status}
+    assert {result["approval"]["note"] for result in answer.json["results"]} == {"all of it"}
     assert desk.get("/approvals").json["pending"] == []
     assert done == []
 
@@ -590,7 +592,9 @@ def test_an_approval_with_a_key_that_was_revoked_since_does_not_count(
     item = desk.lab.store.approvals.get(id)
     assert item is not None
     assert (item.status, [vote.by for vote in item.approvals]) == ("pending", ["bob"])
-    assert "approval.vote-dropped" in [one["kind"] for one in desk.get("/audit").json["entries"]]
+    assert "approval.vote-dropped" in [
+        entry["kind"] for entry in desk.get("/audit").json["entries"]
+    ]
     desk.post(f"/approvals/{id}/approve", {}, headers=cid)
     assert done == ["publish news"]
 

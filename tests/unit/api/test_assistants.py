@@ -110,7 +110,7 @@ def test_a_key_sees_the_tools_of_its_scopes(desk: Site, scopes: Any, more: set[s
 
     tools = assistant.ask("tools/list")["tools"]
     assert {tool["name"] for tool in tools} == reading | more
-    assert {one["name"] for one in tools if one["annotations"]["destructiveHint"]} == hurting
+    assert {tool["name"] for tool in tools if tool["annotations"]["destructiveHint"]} == hurting
     for name in refused:
         assert assistant.call(name, **WRITE)["code"] == -32602
 
@@ -186,9 +186,9 @@ def test_a_proposal_that_people_refuse_ends_its_task(
 
     assert task["status"] == status
     if status == "completed":
-        told = json.loads(task["result"]["content"][0]["text"])
+        data = json.loads(task["result"]["content"][0]["text"])
         assert task["result"]["isError"]
-        assert told["untrusted"]["said"] == "denied by ann: password=[redacted]"
+        assert data["untrusted"]["said"] == "denied by ann: password=[redacted]"
     else:
         assert task["statusMessage"] == "withdrawn by ann: password=[redacted]"
 
@@ -198,9 +198,9 @@ def test_a_proposal_that_cannot_be_made_fails_and_says_why(robot: Assistant) -> 
     unknown = robot.call("boyd_propose_action", **{**WRITE, "action": "desk:burn"})
     unserved = robot.call("boyd_propose_action", **{**WRITE, "action": "desk:print_it"})
 
-    told = json.loads(refused["content"][0]["text"])
+    data = json.loads(refused["content"][0]["text"])
     assert refused["isError"]
-    assert "text: Field required" in told["untrusted"]["said"]
+    assert "text: Field required" in data["untrusted"]["said"]
     assert "has no action 'desk:burn'" in unknown["content"][0]["text"]
     assert "no live worker" in unserved["content"][0]["text"]
 
@@ -247,10 +247,12 @@ def test_changes_by_an_assistant_are_audited_with_principal_key_and_address(
     robot.propose()
     robot.call("boyd_runs_submit", title="t", description="d")
     entries = desk.get("/audit").json["entries"]
-    kinds = {one["kind"]: one for one in entries if one.get("who") == "robot" and "key" in one}
+    kinds = {
+        entry["kind"]: entry for entry in entries if entry.get("who") == "robot" and "key" in entry
+    }
 
     assert {"call.execute", "run.pending"} <= kinds.keys()
-    assert {one["from"] for one in kinds.values()} == {"127.0.0.1"}
+    assert {kind["from"] for kind in kinds.values()} == {"127.0.0.1"}
 
 
 def test_a_call_of_the_api_is_no_task(desk: Site, robot: Assistant) -> None:
@@ -265,14 +267,14 @@ def test_an_investigation_is_a_task_that_its_asker_can_cancel(desk: Site, robot:
     desk.store.fleet.register(desk.lab.engine.entry().patched({"model": "x"}))
     desk.services.forget_agents()
     desk.dispatcher.held = True
-    begun = robot.call("boyd_investigate", question="why?")
+    result = robot.call("boyd_investigate", question="why?")
     reader = Assistant(desk, "read")
-    forbidden = reader.send("tasks/cancel", taskId=begun["taskId"])
+    forbidden = reader.send("tasks/cancel", taskId=result["taskId"])
 
     assert "has no model" in refused["content"][0]["text"]
-    assert (begun["resultType"], begun["status"]) == ("task", "working")
+    assert (result["resultType"], result["status"]) == ("task", "working")
     assert forbidden.status_code == 403
-    assert robot.ask("tasks/cancel", taskId=begun["taskId"])["resultType"] == "complete"
+    assert robot.ask("tasks/cancel", taskId=result["taskId"])["resultType"] == "complete"
     [found] = desk.get("/investigations").json["investigations"]
     assert found["cancelledBy"] == "robot"
 
@@ -365,7 +367,7 @@ def test_every_reading_tool_answers(desk: Site, robot: Assistant) -> None:
 def test_resources_are_iterations_approvals_and_the_trail(desk: Site, robot: Assistant) -> None:
     desk.post("/loop/trigger")
     name = pending_name = desk.waiting()
-    listed = [one["uri"] for one in robot.ask("resources/list")["resources"]]
+    listed = [resource["uri"] for resource in robot.ask("resources/list")["resources"]]
     paths = [*listed, "boyd://agent/desk/iteration/latest", f"boyd://agent/desk/approval/{name}"]
     read = [robot.ask("resources/read", uri=uri)["contents"][0]["text"] for uri in paths]
     [entry] = json.loads(read[1])["untrusted"]["entries"]
@@ -420,10 +422,10 @@ def test_a_refused_tool_call_can_be_repeated_with_its_idempotency_key(
     desk.store.fleet.register(desk.lab.engine.entry().patched({"model": "x"}))
     desk.services.forget_agents()
     desk.dispatcher.held = True
-    begun = robot.send("tools/call", {"Idempotency-Key": "k"}, **given).json["result"]
+    result = robot.send("tools/call", {"Idempotency-Key": "k"}, **given).json["result"]
 
     assert "has no model" in refused["content"][0]["text"]
-    assert (begun["resultType"], begun["status"]) == ("task", "working")
+    assert (result["resultType"], result["status"]) == ("task", "working")
 
 
 def test_without_the_extra_the_route_names_it(

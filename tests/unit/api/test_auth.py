@@ -37,7 +37,7 @@ def rules() -> Any:
 
 
 def guarded() -> Any:
-    return [one for one in rules() if one.values[0].scope is not None]
+    return [rule for rule in rules() if rule.values[0].scope is not None]
 
 
 def url(rule: str, agent: str = "test") -> str:
@@ -73,9 +73,9 @@ def test_only_the_routes_that_should_be_are_open() -> None:
 def _closed_site() -> Iterator[Site]:
     """A site that only refuses, so that many tests can share it."""
     server = fakeredis.FakeServer()
-    made = Site(make_lab(server), server)
-    yield made
-    made.services.stop()
+    site = Site(make_lab(server), server)
+    yield site
+    site.services.stop()
 
 
 @pytest.mark.parametrize(("route", "rule"), guarded())

@@ -18,8 +18,8 @@ KEY = {"Idempotency-Key": "once"}
 
 def written(desk: Site) -> str:
     """The id of a successful execution."""
-    found: str = desk.post(WRITE, BODY).json["executionId"]
-    return found
+    execution_id: str = desk.post(WRITE, BODY).json["executionId"]
+    return execution_id
 
 
 # Look up
@@ -120,14 +120,14 @@ def test_an_unknown_execution_is_not_found(desk: Site, id: str) -> None:
 
 def test_executions_are_listed_newest_first_without_their_results(desk: Site) -> None:
     first, second = written(desk), written(desk)
-    found = desk.get("/executions").json["executions"]
+    executions = desk.get("/executions").json["executions"]
 
-    assert [one["id"] for one in found] == [second, first]
-    assert found[0].items() >= {
+    assert [one["id"] for one in executions] == [second, first]
+    assert executions[0].items() >= {
         *(("action", "desk:write"), ("state", "succeeded"), ("host", "here")),
         *(("worker", "lab"), ("by", "alice")),
     }
-    assert "result" not in found[0]
+    assert "result" not in executions[0]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ def pages(site: Site, limit: int) -> list[list[int]]:
     while cursor is not None:
         query = {"limit": limit, **({"cursor": cursor} if cursor else {})}
         page = site.get("/loop/history", query_string=query).json
-        found.append([one["iteration"] for one in page["iterations"]])
+        found.append([iteration["iteration"] for iteration in page["iterations"]])
         cursor = page.get("nextCursor")
     return found
 
@@ -47,7 +47,7 @@ def test_a_page_goes_on_although_newer_ones_have_come(site: Site) -> None:
     site.lab.run()
     page = site.get(f"/loop/history?cursor={cursor}").json
 
-    assert [one["iteration"] for one in page["iterations"]] == [2, 1]
+    assert [iteration["iteration"] for iteration in page["iterations"]] == [2, 1]
 
 
 def test_before_the_first_iteration_there_is_nothing(site: Site) -> None:

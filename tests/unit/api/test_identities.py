@@ -99,7 +99,7 @@ def test_an_identity_has_the_scopes_of_its_groups_and_no_key() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "why"),
+    ("wrong", "reason"),
     [
         ({"issuer": "http://id.example.com"}, "must be https"),
         ({"issuer": "id.example.com"}, "must be an address"),
@@ -112,8 +112,8 @@ def test_an_identity_has_the_scopes_of_its_groups_and_no_key() -> None:
         ({"client_idd": "x"}, "did you mean 'client_id'"),
     ],
 )
-def test_a_wrong_setting_is_named(wrong: dict[str, Any], why: str) -> None:
-    with pytest.raises(ConfigError, match=why):
+def test_a_wrong_setting_is_named(wrong: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
         load_settings({"oidc": {**SETTINGS, **wrong}})
 
 

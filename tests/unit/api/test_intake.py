@@ -58,8 +58,8 @@ def eager(server: Any) -> Site:
 
 def seen(site: Site) -> list[Any]:
     """The observations from outside in the last iteration."""
-    found = site.get("/observations").json["observations"]
-    return [one for one in found if not one["source"].startswith("desk:")]
+    observations = site.get("/observations").json["observations"]
+    return [one for one in observations if not one["source"].startswith("desk:")]
 
 
 # Formats
@@ -285,12 +285,12 @@ def test_1500_alerts_of_one_group_are_taken_and_observed_in_order(eager: Site) -
     assert (answer.status_code, answer.json["accepted"]) == (202, 1500)
     eager.lab.deliver()
 
-    seen = [
-        one.data["fingerprint"]
+    fingerprints = [
+        observation.data["fingerprint"]
         for number in (1, 2)
-        for one in eager.lab.store.history.get(number).observations  # type: ignore[union-attr]
+        for observation in eager.lab.store.history.get(number).observations  # type: ignore[union-attr]
     ]
-    assert seen == [f"{n:04}" for n in range(1500)]
+    assert fingerprints == [f"{n:04}" for n in range(1500)]
 
 
 @pytest.mark.long

@@ -199,7 +199,9 @@ def test_investigations_are_listed_newest_first_page_by_page(case: Case) -> None
 def test_the_log_lists_messages_and_tool_calls(case: Case) -> None:
     page = case.get(f"/investigations/{case.asked()}/log").json
 
-    kinds = [one["entry"]["kind"] for one in page["entries"] if one["entry"]["kind"] != "delta"]
+    kinds = [
+        entry["entry"]["kind"] for entry in page["entries"] if entry["entry"]["kind"] != "delta"
+    ]
     assert kinds == ["asked", "said", "started", "result", "said", "ended"]
     assert "nextAfter" not in page
 
@@ -239,7 +241,7 @@ def test_entries_of_a_later_release_are_passed_over_and_keep_their_place(case: C
     rest = case.get(f"/investigations/{id}/log?after={page['nextAfter']}").json
 
     assert page == {"entries": [], "nextAfter": places[1]}
-    assert [one["id"] for one in rest["entries"]] == [places[2]]
+    assert [entry["id"] for entry in rest["entries"]] == [places[2]]
 
 
 @pytest.mark.parametrize("after", ["x", "1", "-1-1", "99999999999999999999-0", "0-0;"])
@@ -421,8 +423,10 @@ def test_a_follow_up_question_continues_an_ended_investigation(case: Case) -> No
     assert (answer.status_code, going["id"], going["status"]) == (202, id, "running")
     assert "text" not in going
     assert case.get(f"/investigations/{id}").json["status"] == "ended"
-    said = [m["content"] for m in case.model.requests[-1].body["messages"] if m["role"] == "user"]
-    assert said[-1] == "Since when?"
+    contents = [
+        m["content"] for m in case.model.requests[-1].body["messages"] if m["role"] == "user"
+    ]
+    assert contents[-1] == "Since when?"
 
 
 def test_a_follow_up_question_before_the_answer_is_refused(case: Case) -> None:

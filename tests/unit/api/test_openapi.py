@@ -86,7 +86,9 @@ def test_every_rule_is_an_operation_with_an_id_of_its_own() -> None:
         for route in ALL
         for rule in route.rules.values()
     }
-    ids = [one["operationId"] for methods in SPEC["paths"].values() for one in methods.values()]
+    ids = [
+        method["operationId"] for methods in SPEC["paths"].values() for method in methods.values()
+    ]
 
     assert told == served
     assert len(ids) == len(set(ids))
@@ -200,7 +202,9 @@ def test_it_names_the_server_and_what_a_callback_brings() -> None:
 
 def test_headers_and_urls_have_the_form_that_is_checked() -> None:
     submit = SPEC["paths"]["/api/v0/runs"]["post"]
-    [key] = [one for one in submit["parameters"] if one["name"] == "Idempotency-Key"]
+    [key] = [
+        parameter for parameter in submit["parameters"] if parameter["name"] == "Idempotency-Key"
+    ]
     form = re.compile(key["schema"]["pattern"])
     url = SPEC["components"]["schemas"]["SentRun"]["properties"]["callbackUrl"]["anyOf"][0]
 

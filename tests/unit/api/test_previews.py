@@ -103,9 +103,9 @@ def test_a_resolved_item_gets_no_new_preview() -> None:
 
     assert (answer.status_code, answer.json["type"]) == (404, "/problems/not-pending")
     assert unknown.status_code == 404
-    found = folder.lab.store.approvals.get(id)
-    assert found is not None
-    assert not folder.lab.store.approvals.refresh(id, found.preview or pytest.fail("no preview"))
+    approval = folder.lab.store.approvals.get(id)
+    assert approval is not None
+    assert not folder.lab.store.approvals.refresh(id, approval.preview or pytest.fail("no preview"))
 
 
 def test_an_action_without_a_dry_run_needs_no_worker_to_say_so() -> None:
@@ -166,6 +166,6 @@ def test_a_changed_preview_emits_one_event() -> None:
     folder.files = 33
     folder.preview()
     folder.preview()
-    told = [event.kind for event in folder.lab.store.events.after("0-0", 100)]
+    kinds = [event.kind for event in folder.lab.store.events.after("0-0", 100)]
 
-    assert told.count("approval.preview") == 1
+    assert kinds.count("approval.preview") == 1

@@ -40,8 +40,8 @@ def test_an_answer_to_an_approval_is_replayed(
 def test_a_repeated_partial_approval_counts_once(desk: Site) -> None:
     answers = twice(desk, f"/approvals/{desk.waiting(min_approvals=2)}/approve")
 
-    assert [said.status_code for said in answers] == [202, 202]
-    assert [len(said.json["approval"]["approvals"]) for said in answers] == [1, 1]
+    assert [answer.status_code for answer in answers] == [202, 202]
+    assert [len(answer.json["approval"]["approvals"]) for answer in answers] == [1, 1]
 
 
 def test_a_new_request_for_a_resolved_approval_is_refused(desk: Site) -> None:
@@ -55,7 +55,7 @@ def test_a_bulk_answer_is_replayed(desk: Site) -> None:
     ids = [desk.waiting("one"), desk.waiting("two")]
     answers = twice(desk, "/approvals/deny", {"ids": ids})
 
-    assert [[one["success"] for one in said.json["results"]] for said in answers] == [
+    assert [[result["success"] for result in answer.json["results"]] for answer in answers] == [
         [True, True]
     ] * 2
 
@@ -65,14 +65,14 @@ def test_the_cancellation_of_a_run_is_replayed(desk: Site) -> None:
     run = desk.post("/runs", {"title": "a", "description": "b"}).json["id"]
     answers = twice(desk, f"/runs/{run}/cancel")
 
-    assert [said.status_code for said in answers] == [200, 200]
+    assert [answer.status_code for answer in answers] == [200, 200]
     assert desk.post(f"/runs/{run}/cancel").status_code == 409
 
 
 def test_a_trigger_starts_one_iteration(desk: Site) -> None:
     answers = twice(desk, "/loop/trigger")
 
-    assert [said.json["iteration"] for said in answers] == [1, 1]
+    assert [answer.json["iteration"] for answer in answers] == [1, 1]
     assert desk.get("/loop/status").json["iteration"] == 1
 
 
@@ -80,5 +80,5 @@ def test_a_repeated_intake_message_is_accepted_once(desk: Site) -> None:
     event = {"source": "x", "type": "event", "data": {}}
     answers = twice(desk, "/intake/json", event)
 
-    assert [said.status_code for said in answers] == [202, 202]
+    assert [answer.status_code for answer in answers] == [202, 202]
     assert desk.store.client.llen("boyd:{desk}:intake") == 1

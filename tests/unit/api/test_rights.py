@@ -108,13 +108,13 @@ def holder(site: Site, *may: str, **settings: Any) -> dict[str, str]:
 
 
 def waiting(site: Site, host: str) -> str:
-    taken = site.post("/actions/fleet:scale", {"params": {"on": host}})
-    return str(taken.json["approvalId"])
+    response = site.post("/actions/fleet:scale", {"params": {"on": host}})
+    return str(response.json["approvalId"])
 
 
 def execute_on(site: Site, host: str) -> str:
-    taken = site.post("/actions/fleet:restart", {"params": {"on": host}})
-    return str(taken.json["executionId"])
+    response = site.post("/actions/fleet:restart", {"params": {"on": host}})
+    return str(response.json["executionId"])
 
 
 def stop_on(site: Site, host: str) -> str:

@@ -207,9 +207,9 @@ def test_clients_of_the_reference_server_may_send_more_to_a_trigger_and_a_run(si
     run = {"title": "t", "description": "d", "foo": 1}
 
     assert site.post("/loop/trigger", {"foo": 1}).status_code == 200
-    made = site.post("/runs", run)
-    assert made.status_code == 201
-    assert "foo" not in site.get(f"/runs/{made.json['id']}").json
+    response = site.post("/runs", run)
+    assert response.status_code == 201
+    assert "foo" not in site.get(f"/runs/{response.json['id']}").json
 
 
 def test_a_misspelt_field_of_an_action_is_refused_since_it_could_mean_that_a_person_be_asked(
@@ -248,7 +248,7 @@ def test_observations_are_those_of_the_last_iteration_first_filtered_then_cut(si
     site.lab.run()
     cut = site.get("/observations?source=m&limit=1").json
 
-    assert [one["source"] for one in cut["observations"]] == ["memory"]
+    assert [observation["source"] for observation in cut["observations"]] == ["memory"]
     assert (cut["total"], cut["filtered"]) == (2, 1)
     assert site.get("/observations?limit=1").json["filtered"] == 2
 
@@ -316,17 +316,17 @@ def test_steering_is_audited_with_the_principal_and_the_key(site: Site) -> None:
 
 def test_keys_are_made_listed_and_revoked(site: Site) -> None:
     body = {"name": "ci", "principal": "bot", "scopes": ["read"], "expiresIn": 60}
-    made = site.post("/keys", body)
-    headers = {"Authorization": f"Bearer {made.json['key']}"}
+    response = site.post("/keys", body)
+    headers = {"Authorization": f"Bearer {response.json['key']}"}
 
-    assert made.status_code == 201
-    assert made.json["createdBy"] == "alice"
+    assert response.status_code == 201
+    assert response.json["createdBy"] == "alice"
     assert site.get("/state", headers=headers).status_code == 200
-    assert made.json["id"] in [key["id"] for key in site.get("/keys").json["keys"]]
+    assert response.json["id"] in [key["id"] for key in site.get("/keys").json["keys"]]
     assert "hash" not in site.get("/keys").text
-    assert site.open("DELETE", f"/keys/{made.json['id']}").json["success"]
+    assert site.open("DELETE", f"/keys/{response.json['id']}").json["success"]
     assert site.get("/state", headers=headers).status_code == 401
-    assert site.open("DELETE", f"/keys/{made.json['id']}").status_code == 404
+    assert site.open("DELETE", f"/keys/{response.json['id']}").status_code == 404
 
 
 # Events
@@ -550,9 +550,9 @@ def test_the_root_leads_browsers_to_the_documentation_and_tells_programs_where_t
 
     assert (led.status_code, led.headers["Location"]) == (302, "/console/")
     for headers in ({}, {"Accept": "*/*"}, {"Accept": "application/json"}):
-        told = site.client.get("/", headers=headers)
-        assert told.status_code == 200
-        assert (told.json["docs"], told.json["openapi"]) == ("/docs", "/openapi.json")
+        response = site.client.get("/", headers=headers)
+        assert response.status_code == 200
+        assert (response.json["docs"], response.json["openapi"]) == ("/docs", "/openapi.json")
 
 
 @pytest.mark.parametrize(

@@ -164,9 +164,10 @@ def test_half_a_head_is_not_waited_for_long(port: int, monkeypatch: pytest.Monke
     used.request("GET", "/healthz")
     assert used.getresponse().read()
     used.auto_open = 0
-    with ExitStack() as kept, monkeypatch.context() as impatient:
+    with ExitStack() as stack, monkeypatch.context() as impatient:
         silent, half = (
-            kept.enter_context(socket.create_connection(("127.0.0.1", port), 120)) for _ in range(2)
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), 120))
+            for _ in range(2)
         )
         half.sendall(b"GET /healthz HTTP/1.1\r\n")
         impatient.setattr("boyd_api.http.connections.HEAD", 0.1)

@@ -124,10 +124,10 @@ def test_a_page_names_the_iteration_in_flight_when_it_cannot_be_read(
     browser, client = Browser(busy, busy.key("admin", person=True)), redis_of(busy)
     number = busy.lab.launcher.trigger("test").iteration
     client.hset(KEYS.iteration, field, value)
-    shown = browser.get(f"/console/agents/desk{page.format(number=number)}")
+    response = browser.get(f"/console/agents/desk{page.format(number=number)}")
 
-    assert shown.status == 500
-    assert re.search(rf"iteration ({number}|in flight) cannot be read", shown.text)
+    assert response.status == 500
+    assert re.search(rf"iteration ({number}|in flight) cannot be read", response.text)
 
 
 def test_rights_name_policies_that_cannot_be_read(busy: Site) -> None:

@@ -93,7 +93,10 @@ def test_a_netrc_does_not_take_the_place_of_the_key(
         server.will()
         client.get("/state", Said)
         client.close()
-    assert [one[2].get("authorization") for one in server.requests] == ["Bearer boyd_key", None]
+    assert [request[2].get("authorization") for request in server.requests] == [
+        "Bearer boyd_key",
+        None,
+    ]
 
 
 def test_a_post_that_is_dropped_is_sent_again_as_the_same(server: Server, client: Client) -> None:
@@ -161,7 +164,7 @@ def test_an_endpoint_of_a_plugin_is_asked(server: Server, client: Client) -> Non
         ("POST", f"{base}/goals/goals", b'{"description": "x"}'),
         ("PUT", f"{base}/g%2Fs/goals/1?force=true", b'{"a": 1}'),
     ]
-    assert ["idempotency-key" in one[2] for one in server.requests] == [False, True, True]
+    assert ["idempotency-key" in request[2] for request in server.requests] == [False, True, True]
 
 
 def test_an_endpoint_refuses_in_its_own_words(server: Server, client: Client) -> None:

@@ -239,7 +239,7 @@ def test_an_id_stays_whole_where_there_is_room_for_little_else() -> None:
 def test_in_a_pipe_a_long_text_is_whole_but_widens_its_own_row_only(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    columns = ["id", sentence("why"), "by"]
+    columns: list[Column | str] = ["id", sentence("why"), "by"]
     output.print_table(columns, [["1", WHY, "ann"], ["2", "the disk is full", "bo"]])
     head, long, short = capsys.readouterr().out.splitlines()
     assert long == f"1   {WHY.strip()}  ann"

@@ -32,10 +32,10 @@ def intake(*words: object) -> Result:
 
 def test_a_message_is_shown_as_observations() -> None:
     for words in ([MESSAGE], [MESSAGE, "--format", "github"]):
-        shown = intake("try", *words)
-        assert shown.exit_code == 0
-        assert "1 observation" in shown.output
-        assert "github/Codertocat/Hello-World" in shown.output
+        result = intake("try", *words)
+        assert result.exit_code == 0
+        assert "1 observation" in result.output
+        assert "github/Codertocat/Hello-World" in result.output
     [one] = json.loads(intake("try", MESSAGE, "-o", "json").stdout)
     assert (one["severity"], one["data"]["status"]) == ("error", "firing")
 
@@ -60,8 +60,8 @@ def test_intake_try_refuses_bad_input_with_the_same_reason_as_the_api(tmp_path: 
         (["--format", "github"], "github: not JSON"),
         (["--format", "githup"], "did you mean 'github'?"),
     ):
-        shown = intake("try", broken, *words)
-        assert (shown.exit_code, why in shown.output) == (1, True)
+        result = intake("try", broken, *words)
+        assert (result.exit_code, why in result.output) == (1, True)
 
 
 def test_intake_try_says_what_a_file_lacks(tmp_path: Path) -> None:

@@ -105,9 +105,9 @@ def test_an_argument_that_is_not_utf8_is_an_error_of_one_line() -> None:
 
 
 def test_an_error_caused_by_ctrl_c_counts_as_an_interrupt() -> None:
-    made = RuntimeError("Error calling __set_name__")
-    made.__cause__ = KeyboardInterrupt()
-    assert is_interrupt(made)
+    error = RuntimeError("Error calling __set_name__")
+    error.__cause__ = KeyboardInterrupt()
+    assert is_interrupt(error)
     assert not is_interrupt(RuntimeError("something else"))
 
 

@@ -52,9 +52,9 @@ def test_a_procedure_is_listed_shown_and_cancelled(cli: Cli, lab: Lab) -> None:
     go_on(lab)
 
     assert "step 2 of 2 (ok) waits for approval" in cli("procedures", "list")
-    shown = cli("procedures", "show", f"call:{call_id[:8]}")
-    assert "asks a person" in shown
-    assert "p:drain" in shown
+    output = cli("procedures", "show", f"call:{call_id[:8]}")
+    assert "asks a person" in output
+    assert "p:drain" in output
     assert "step 2 of 2 (ok)" in cli("actions", "executions")
     refused = cli("procedures", "resume", f"call:{call_id}", status=5)
     assert "waits for approval" in refused
@@ -100,7 +100,7 @@ def test_the_progress_over_many_targets_is_shown(
     with serving(redis_url) as api:
         cli = Cli(tmp_path, BOYD_API_KEY=key, BOYD_URL=api.url)
         [record] = lab.store.procedures.all()
-        shown = cli("procedures", "show", record.id, "--wait", status=1)
+        output = cli("procedures", "show", record.id, "--wait", status=1)
 
-    assert "patch ━━━━━━━━━━·········· 2 of 4, 1 failed" in shown
-    assert "OSError: no space left" in shown
+    assert "patch ━━━━━━━━━━·········· 2 of 4, 1 failed" in output
+    assert "OSError: no space left" in output

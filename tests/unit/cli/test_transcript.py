@@ -299,9 +299,9 @@ def test_an_answer_that_was_not_streamed_is_printed(capsys: pytest.CaptureFixtur
 
 
 def test_links_are_written_out_and_lead_nowhere_else() -> None:
-    shown = rendered("See [your bank](http://evil.example/x).")
-    assert "http://evil.example/x" in shown
-    assert "\x1b]8" not in shown
+    html = rendered("See [your bank](http://evil.example/x).")
+    assert "http://evil.example/x" in html
+    assert "\x1b]8" not in html
 
 
 def test_entities_become_no_control_characters() -> None:

@@ -105,7 +105,7 @@ def project(tmp_path: Path) -> Project:
 
 
 @pytest.mark.parametrize(
-    ("given", "why"),
+    ("given", "reason"),
     [
         ({"hosts": "web:!web1"}, "hosts"),
         ({"hosts": "@/etc/passwd"}, "hosts"),
@@ -122,7 +122,7 @@ def project(tmp_path: Path) -> Project:
     ],
 )
 def test_only_declared_variables_with_declared_values_are_taken(
-    given: dict[str, Any], why: str
+    given: dict[str, Any], reason: str
 ) -> None:
     variables: dict[str, Any] = {
         "version": {},
@@ -132,12 +132,12 @@ def test_only_declared_variables_with_declared_values_are_taken(
     }
     model = AnsiblePlaybook(file="site.yml", variables=variables).params("release")
     assert model.model_validate(PARAMS).model_dump(by_alias=True)["count"] == 1
-    with pytest.raises(ValidationError, match=why):
+    with pytest.raises(ValidationError, match=reason):
         model.model_validate({**PARAMS, **given})
 
 
 @pytest.mark.parametrize(
-    ("book", "why"),
+    ("book", "reason"),
     [
         ({"variables": {"ansible_user": {}}}, "ansible_user: this name is taken"),
         ({"variables": {"version": {"pattern": "("}}}, "variables"),
@@ -146,8 +146,8 @@ def test_only_declared_variables_with_declared_values_are_taken(
         ({"file": "../site.yml"}, "file"),
     ],
 )
-def test_options_that_cannot_be_used_are_refused(book: dict[str, Any], why: str) -> None:
-    with pytest.raises(PluginError, match=why):
+def test_options_that_cannot_be_used_are_refused(book: dict[str, Any], reason: str) -> None:
+    with pytest.raises(PluginError, match=reason):
         Ansible(project="/a", playbooks={"release": {"file": "site.yml", **book}})
 
 
@@ -265,12 +265,12 @@ def test_secrets_and_variables_are_in_no_argument_and_no_environment(
     project.tells(*begun("web1"), ended(web1={"ok": 1}))
     access = {"become_password": {"env": "BECOME"}, "vault_password": {"file": tmp_path / "vault"}}
     project.rig(access={**access, "user": "deploy"}).act("release", PARAMS)
-    seen = project.seen.read_text()
-    assert seen.endswith(f"vault-secretbecome-secret{variables(seen)}")
-    assert seen.count("-secret") == 2
-    given = json.loads(variables(seen))
-    assert (given["version"], given["ansible_user"]) == ("1.2", "deploy")
-    assert "StrictHostKeyChecking=yes" in given["ansible_ssh_args"]
+    text = project.seen.read_text()
+    assert text.endswith(f"vault-secretbecome-secret{variables(text)}")
+    assert text.count("-secret") == 2
+    data = json.loads(variables(text))
+    assert (data["version"], data["ansible_user"]) == ("1.2", "deploy")
+    assert "StrictHostKeyChecking=yes" in data["ansible_ssh_args"]
 
 
 def variables(seen: str) -> str:
@@ -353,13 +353,17 @@ def test_drift_is_seen_and_what_cannot_be_checked_is_no_good_news(project: Proje
         ended(web1={"changed": 1}, web2={"ok": 1}, web3={"unreachable": 1}),
     )
     rig = project.rig(book)
-    found: list[Observation] = rig.host.observers["ansible:drift"].call("observe", ctx=rig.ctx)
-    assert [(one.source, one.data.get("hosts")) for one in found[:2]] == [
+    observations: list[Observation] = rig.host.observers["ansible:drift"].call(
+        "observe", ctx=rig.ctx
+    )
+    assert [
+        (observation.source, observation.data.get("hosts")) for observation in observations[:2]
+    ] == [
         ("ansible/drift", "web1"),
         ("ansible/unchecked", "web3"),
     ]
-    assert found[0].data == {"hosts": "web1", "playbook": "release", "tasks": ["Write"]}
-    assert found[-1].data == {"playbooks": 1, "drifted": 1, "unknown": 1, "omitted": 0}
+    assert observations[0].data == {"hosts": "web1", "playbook": "release", "tasks": ["Write"]}
+    assert observations[-1].data == {"playbooks": 1, "drifted": 1, "unknown": 1, "omitted": 0}
 
 
 def run_of(tmp_path: Path, *events: dict[str, Any]) -> CompletedRun:

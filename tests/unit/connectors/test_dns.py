@@ -29,8 +29,8 @@ def found(*answers: DnsAnswer, failing: Collection[str] = (), **watched: Any) ->
     name = WatchedName(name="www.shop.example", **watched)
     by_resolver = {str(number): answer for number, answer in enumerate(answers)}
     return [
-        f"{one.kind}: {one.data.get('problem', '')}".rstrip(": ")
-        for one in name_problems(name, by_resolver, failing)
+        f"{name_problem.kind}: {name_problem.data.get('problem', '')}".rstrip(": ")
+        for name_problem in name_problems(name, by_resolver, failing)
     ]
 
 
@@ -62,10 +62,10 @@ def test_a_resolver_that_has_failed_often_is_trouble_and_not_a_disagreement() ->
 def test_a_dead_resolver_does_not_use_up_the_time_of_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
 
     def ask(resolver: DnsResolver, watched: WatchedName, timeout: float) -> DnsAnswer:
-        asked[resolver.address] += 1
+        counts[resolver.address] += 1
         lost = resolver.address == "192.0.2.1" or watched.name.startswith("a0.")
         return LATE if lost else ONE
 
@@ -74,8 +74,8 @@ def test_a_dead_resolver_does_not_use_up_the_time_of_others(
     rig = Rig(Dns(names=names, resolvers=["192.0.2.1", "192.0.2.2"], samples=1, max_items=1000))
     told = [one.data.get("resolver") for one in rig.observe()]
 
-    assert asked["192.0.2.2"] == 400
-    assert asked["192.0.2.1"] <= SILENT + PARALLEL
+    assert counts["192.0.2.2"] == 400
+    assert counts["192.0.2.1"] <= SILENT + PARALLEL
     assert Counter(told) == {"192.0.2.1:53": 400, "192.0.2.2:53": 1, None: 1}
 
 

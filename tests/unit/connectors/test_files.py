@@ -54,7 +54,7 @@ def old(path: Path, days: float = 30, text: str = "x" * 5000) -> Path:
 
 
 def tree(folder: Path) -> set[str]:
-    return {str(one.relative_to(folder)) for one in folder.rglob("*") if one.is_file()}
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
 # Forecasts
@@ -129,8 +129,8 @@ def test_a_filling_disk_is_observed_until_it_is_emptied(disk: Disk) -> None:
     told = []
     for number in range(30):
         disk.used += GIB
-        found = watching.observe()
-        filling = data_of(found, "filling")
+        observations = watching.observe()
+        filling = data_of(observations, "filling")
         told.append([data["fullInHours"] for data in filling if data["of"] == "space"])
         watching.clock.forward(600)
         if number == 24:
@@ -138,7 +138,7 @@ def test_a_filling_disk_is_observed_until_it_is_emptied(disk: Disk) -> None:
     assert told[:8] == [*[[]] * 7, [9.0]]
     assert told[24] == [6.0]
     assert told[25:] == [[]] * 5
-    [full] = data_of(found, "full")
+    [full] = data_of(observations, "full")
     assert full == {"mount": MOUNT, "of": "inodes", "usedPercent": 96, "host": "here"}
     assert len(watching.state.get("usage/here")[MOUNT]["samples"]) <= disk_forecast.SAMPLES
 
@@ -188,10 +188,10 @@ def test_old_and_big_files_are_seen_and_nothing_else(logs: Path) -> None:
     (logs / "link.log").symlink_to(logs / "a.log")
     (logs / "folder.log").mkdir()
     os.mkfifo(logs / "pipe.log")
-    found = rig(logs, max_bytes=8000).observe()
-    [told] = data_of(found, "old")
+    observations = rig(logs, max_bytes=8000).observe()
+    [told] = data_of(observations, "old")
     assert (told["set"], told["files"], told["host"]) == ("logs", 2, "here")
-    [big] = data_of(found, "big")
+    [big] = data_of(observations, "big")
     assert (big["path"], big["bytes"]) == (f"{logs}/new.log", 9000)
 
 
@@ -199,21 +199,21 @@ def test_a_set_that_hangs_hides_no_other(logs: Path, monkeypatch: pytest.MonkeyP
     old(logs / "a.log")
     ended, look = threading.Event(), removal.old_files
 
-    def hangs(of: Any, most: int) -> Any:
-        if of.name == "dead":
+    def hangs(total: Any, most: int) -> Any:
+        if total.name == "dead":
             ended.wait(60)
-        return look(of, most)
+        return look(total, most)
 
     monkeypatch.setattr(plugin, "old_files", hangs)
     monkeypatch.setattr(plugin, "SET_TIME", 0.2)
     both = [{"name": name, "root": logs, "patterns": ["*.log"]} for name in ("dead", "logs")]
     watching = Rig(DiskFiles(mounts=[], sets=both))
-    found = [watching.observe() for _ in range(2)]
+    observations = [watching.observe() for _ in range(2)]
     ended.set()
 
-    errors = [one["error"] for looked in found for one in data_of(looked, "unreadable")]
+    errors = [one["error"] for looked in observations for one in data_of(looked, "unreadable")]
     assert errors == ["no answer within 0.2 s", "the previous call still hangs"]
-    assert [one["set"] for looked in found for one in data_of(looked, "old")] == ["logs"] * 2
+    assert [one["set"] for looked in observations for one in data_of(looked, "old")] == ["logs"] * 2
 
 
 def test_a_scan_that_is_cut_or_must_not_look_says_so(
@@ -222,11 +222,11 @@ def test_a_scan_that_is_cut_or_must_not_look_says_so(
     for number in range(20):
         old(logs / f"{number}.log")
     monkeypatch.setattr(file_set, "MAX_ENTRIES", 10)
-    found = rig(logs).observe()
-    assert data_of(found, "incomplete") == [
+    observations = rig(logs).observe()
+    assert data_of(observations, "incomplete") == [
         {"set": "logs", "cut": True, "unreadableFolders": 0, "host": "here"}
     ]
-    assert data_of(found, "old")[0]["files"] == 10
+    assert data_of(observations, "old")[0]["files"] == 10
     logs.rename(logs.with_name("away"))
     assert "No such file" in data_of(rig(logs).observe(), "unreadable")[0]["error"]
     logs.symlink_to(logs.with_name("away"))
@@ -243,7 +243,7 @@ def test_previewed_files_are_deleted_oldest_first(logs: Path) -> None:
     params = {"set": "logs", "at_most": 2}
     on = rig(logs)
     preview = on.act("delete_old", params, "dry_run")
-    assert [one["path"] for one in preview["files"]] == [
+    assert [file["path"] for file in preview["files"]] == [
         f"{logs}/a\\x0ab.log",
         f"{logs}/\\xff.log",
     ]
@@ -251,9 +251,9 @@ def test_previewed_files_are_deleted_oldest_first(logs: Path) -> None:
     output = on.act("delete_old", params)
     assert output["files"] == preview["files"]
     assert tree(logs) == {"c.log", "new.log"}
-    told = on.verify("delete_old", params, output)
-    assert told.verdict == "effective"
-    assert told.evidence.startswith("2 of 2 files are gone; ")
+    verification = on.verify("delete_old", params, output)
+    assert verification.verdict == "effective"
+    assert verification.evidence.startswith("2 of 2 files are gone; ")
 
 
 def change(path: Path) -> None:
@@ -286,7 +286,7 @@ def test_files_changed_since_the_preview_are_kept(
     meddle(path)
     monkeypatch.setattr(plugin, "common_preview", lambda _: agreed)
     output = on.act(action, params)
-    assert [one["path"] for one in output["files"]] == [f"{logs}/b.log"]
+    assert [file["path"] for file in output["files"]] == [f"{logs}/b.log"]
     assert output["stayed"] == 1
     assert not (logs / "b.log").exists()
     assert meddle is Path.unlink or path.exists()
@@ -397,9 +397,9 @@ def test_undoing_restores_files_from_the_trash(logs: Path) -> None:
     on, params = rig(logs), {"set": "logs"}
     output = on.act("trash_old", params)
     assert all(name.startswith(".boyd-trash/") for name in tree(logs))
-    told = on.verify("trash_old", params, output)
-    assert told.verdict == "effective"
-    assert "no space is free" in told.evidence
+    verification = on.verify("trash_old", params, output)
+    assert verification.verdict == "effective"
+    assert "no space is free" in verification.evidence
     [trash] = data_of(on.observe(), "trash")
     assert (trash["batches"], trash["due"]) == (1, 0)
     with pytest.raises(FilesError, match="holds nothing"):
@@ -425,7 +425,7 @@ def test_the_trash_is_emptied_of_the_batches_that_were_previewed(
     on.act("trash_old", params)
     monkeypatch.setattr(plugin, "common_preview", lambda _: agreed)
     emptied = on.act("empty_trash", params)
-    assert [one["batch"] for one in emptied["batches"]] == [output["batch"]]
+    assert [batch["batch"] for batch in emptied["batches"]] == [output["batch"]]
     assert on.verify("empty_trash", params, emptied).verdict == "effective"
     assert {name.rpartition("/")[2] for name in tree(logs)} == {"b.log"}
     assert precious.exists()
@@ -501,9 +501,9 @@ def test_a_rotation_has_no_effect_while_a_process_keeps_the_old_file_open(
     on, params = rig(logs, **signalled(logs)), {"path": f"{logs}/app.log"}
     output = on.act("rotate", params)
     assert "compressed with the next rotation" in output["notes"][0]
-    told = on.verify("rotate", params, output)
-    assert told.verdict == "no effect"
-    assert f"({writer.pid}) still has it open" in told.evidence
+    verification = on.verify("rotate", params, output)
+    assert verification.verdict == "no effect"
+    assert f"({writer.pid}) still has it open" in verification.evidence
     signal_process(writer.pid, signal.SIGCONT)
     wait_until(lambda: on.verify("rotate", params, output).verdict == "effective")
 
@@ -605,8 +605,12 @@ def approved(on: Rig, **more: Any) -> Context:
 
 
 def shown_list(*files: Path) -> ActionResult:
-    told = [file_set.file_at(-1, str(file), str(file)).approval_entry() for file in files]
-    return ActionResult(action="", success=True, duration=1, output={"files": list(told)})
+    approval_entries = [
+        file_set.file_at(-1, str(file), str(file)).approval_entry() for file in files
+    ]
+    return ActionResult(
+        action="", success=True, duration=1, output={"files": list(approval_entries)}
+    )
 
 
 def test_only_files_are_deleted_that_all_approvers_have_seen(logs: Path) -> None:

@@ -49,10 +49,10 @@ def test_nothing_is_asked_until_the_rate_limit_is_renewed(
 
 
 def test_issues_are_identified_by_key_or_title() -> None:
-    one = IssueParams(repository="a/b", title="Slow")
-    assert one.mark == IssueParams(repository="a/b", title="Slow", body="other").mark
-    assert one.mark != IssueParams(repository="a/b", title="Slow", key="k").mark
-    assert one.mark == IssueParams(repository="a/b", title="Other", key="Slow").mark
+    params = IssueParams(repository="a/b", title="Slow")
+    assert params.mark == IssueParams(repository="a/b", title="Slow", body="other").mark
+    assert params.mark != IssueParams(repository="a/b", title="Slow", key="k").mark
+    assert params.mark == IssueParams(repository="a/b", title="Other", key="Slow").mark
 
 
 def watching(server: Site) -> Rig:
@@ -98,12 +98,12 @@ def test_a_repository_that_cannot_be_read_hides_no_other() -> None:
             server.body = json.dumps("nonsense" if "/odd/" in path else listed).encode()
 
         server.hold = hold
-        found = watching(server).observe()
+        observations = watching(server).observe()
 
-    lost = [one.data["repository"] for one in found if one.source == "github/unreachable"]
+    lost = [one.data["repository"] for one in observations if one.source == "github/unreachable"]
     assert sorted(map(str, lost)) == ["a/gone"] * 3 + ["a/odd"] * 3
-    told = {one.source for one in found}
-    assert told >= {"github/workflow", "github/issue", "github/release", "github/workflows"}
+    sources = {one.source for one in observations}
+    assert sources >= {"github/workflow", "github/issue", "github/release", "github/workflows"}
 
 
 def test_when_no_repository_can_be_read_the_look_fails() -> None:

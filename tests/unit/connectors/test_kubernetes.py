@@ -74,7 +74,7 @@ def test_a_pod_is_pending_only_after_some_time() -> None:
         "metadata": {"name": "a", "namespace": "b", "creationTimestamp": "2026-01-05T11:59:00Z"},
         "status": {"phase": "Pending"},
     }
-    assert [one.kind for one in pod_troubles([pod], NOW, 60)] == ["pending-pod"]
+    assert [pod_trouble.kind for pod_trouble in pod_troubles([pod], NOW, 60)] == ["pending-pod"]
     assert list(pod_troubles([pod], NOW, 61)) == []
 
 
@@ -126,12 +126,12 @@ def test_a_list_that_cannot_be_read_hides_no_other(lost: str, lists: list[str]) 
 
         server.hold = hold
         rig = Rig(Kubernetes(url=server.url, access={}, namespaces=["private", "shop"]))
-        found = rig.observe()
+        observations = rig.observe()
 
-    unread = [one.data for one in found if one.source == "kubernetes/unreadable"]
+    unread = [one.data for one in observations if one.source == "kubernetes/unreadable"]
     assert [one["list"] for one in unread] == lists
     assert all("answered 403" in str(one["error"]) for one in unread)
-    assert "kubernetes/pending-pod" in {one.source for one in found}
+    assert "kubernetes/pending-pod" in {one.source for one in observations}
 
 
 def pod() -> dict[str, Any]:

@@ -58,12 +58,12 @@ def test_the_last_server_that_answers_is_not_taken_away(
     other: BackendServer, allowed: bool
 ) -> None:
     plugin = LoadBalancer(haproxy={"socket": "/run/haproxy.sock"})
-    one = BackendServer("web/one", "ready", 1)
+    server = BackendServer("web/one", "ready", 1)
     if allowed:
-        plugin._check(one, [one, other], "drain", 1)
+        plugin._check(server, [server, other], "drain", 1)
     else:
         with pytest.raises(BalancerError, match="min_active"):
-            plugin._check(one, [one, other], "drain", 1)
+            plugin._check(server, [server, other], "drain", 1)
     # What gets no requests can be changed at any time.
     plugin._check(BackendServer("web/one", "ready", 1, up=False), [other], "drain", 1)
 

@@ -40,7 +40,7 @@ def observe(rig: Rig, name: str) -> list[Observation]:
         found = rig.host.observers["prometheus:queries"].call(
             "judge", observations=found, ctx=rig.ctx
         )
-    return [one for one in found if one.source != "prometheus/values"]
+    return [observation for observation in found if observation.source != "prometheus/values"]
 
 
 def queue(**more: Any) -> WatchedQuery:
@@ -65,8 +65,8 @@ def test_series_with_the_same_labels_are_one_with_the_worst_value() -> None:
 
 def test_values_that_are_no_numbers_are_no_samples_and_infinity_is_text() -> None:
     query = queue(above=1)
-    found = series_of(query, vector(({"a": "1"}, "NaN"), ({"a": "2"}, "+Inf")))
-    assert [query.trouble(one)["value"] for one in found] == ["inf"]
+    series = series_of(query, vector(({"a": "1"}, "NaN"), ({"a": "2"}, "+Inf")))
+    assert [query.trouble(observation)["value"] for observation in series] == ["inf"]
     with pytest.raises(ValueError, match="gives a matrix"):
         series_of(query, {"resultType": "matrix", "result": []})
 
@@ -110,8 +110,8 @@ def test_a_query_of_another_type_does_not_hide_the_others(server: Site) -> None:
     for data in (histogram, {"resultType": "matrix", "result": []}):
         server.body = json.dumps({"data": data}).encode()
         both = [{"name": name, "expr": name, "above": 1} for name in "ab"]
-        found = observe(rig(server, queries=both), "queries")
-        assert [one.data.get("query") for one in found] == ["a", "b", None]
+        observations = observe(rig(server, queries=both), "queries")
+        assert [observation.data.get("query") for observation in observations] == ["a", "b", None]
 
 
 def test_a_query_that_gets_no_answer_does_not_hide_the_others(server: Site) -> None:
@@ -157,7 +157,7 @@ def test_only_the_first_things_are_observed_and_the_others_counted(server: Site)
     ]
     server.body = json.dumps(alerts).encode()
     *found, summary = observe(rig(server, max_items=2), "alerts")
-    assert [(one.severity, one.data["alertname"]) for one in found] == [
+    assert [(observation.severity, observation.data["alertname"]) for observation in found] == [
         ("critical", "A0"),
         ("critical", "A1"),
     ]
@@ -170,8 +170,8 @@ def test_a_tool_returns_some_series_and_counts_all(server: Site) -> None:
     asking = rig(server)
     tool = asking.host.tools["prometheus:query"]
     assert tool.params is not None
-    found = tool.call("run", params=tool.params.model_validate({"expr": "q"}), ctx=asking.ctx)
-    assert (len(found["series"]), found["count"]) == (50, 60)
+    result = tool.call("run", params=tool.params.model_validate({"expr": "q"}), ctx=asking.ctx)
+    assert (len(result["series"]), result["count"]) == (50, 60)
 
 
 @pytest.mark.parametrize(
@@ -183,9 +183,11 @@ def test_a_tool_returns_some_series_and_counts_all(server: Site) -> None:
     ],
 )
 def test_matchers_are_read_as_alertmanager_writes_them(text: str, canonical: str) -> None:
-    found = parse_matchers(text)
-    assert ",".join(map(str, found)) == canonical
-    assert matchers_of({"matchers": [one.to_wire() for one in found]}) == canonical
+    matchers = parse_matchers(text)
+    assert ",".join(map(str, matchers)) == canonical
+    assert (
+        matchers_of({"matchers": [observation.to_wire() for observation in matchers]}) == canonical
+    )
 
 
 @pytest.mark.parametrize(
@@ -222,6 +224,6 @@ def test_a_silence_that_is_too_long_or_has_no_alertmanager_is_refused(server: Si
 def test_a_silence_is_made_once_though_its_answer_was_lost(server: Site) -> None:
     made = {"id": "s1", "endsAt": "2026-01-05T13:00:00Z", "comment": "known [boyd ]"}
     server.body = json.dumps([made]).encode()
-    found = rig(server, actions={"silence": {}}).act("silence", {"matchers": 'alertname="Down"'})
-    assert found == {"silenceId": "s1", "until": made["endsAt"]}
+    result = rig(server, actions={"silence": {}}).act("silence", {"matchers": 'alertname="Down"'})
+    assert result == {"silenceId": "s1", "until": made["endsAt"]}
     assert [method for method, *_ in server.requests] == ["GET"]

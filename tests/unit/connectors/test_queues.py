@@ -49,8 +49,8 @@ def rig(server: Server, monkeypatch: pytest.MonkeyPatch, **more: Any) -> Rig:
 
 
 def alarms(rig: Rig) -> set[str]:
-    found = rig.observe()
-    return {f"{one.source}:{one.data['queue']}" for one in found if one.severity != "info"}
+    observations = rig.observe()
+    return {f"{one.source}:{one.data['queue']}" for one in observations if one.severity != "info"}
 
 
 def test_only_queues_that_the_patterns_choose_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,12 +71,12 @@ def test_failed_units_are_reported_and_all_are_counted(host: Host) -> None:
         {"Id": "b.service", "ActiveState": "failed", "Result": "exit-code"},
         {"Id": "c.service", "ActiveState": "failed", "Result": "signal"},
     )
-    found = rig(max_items=1).observe()
+    observations = rig(max_items=1).observe()
 
-    assert data_of(found, "unit") == [
+    assert data_of(observations, "unit") == [
         {"unit": "b.service", "trouble": "failed", "result": "exit-code", "host": "here"}
     ]
-    assert data_of(found, "units") == [
+    assert data_of(observations, "units") == [
         {"units": 3, "failed": 2, "restarting": 0, "omitted": 1, "host": "here"}
     ]
 
@@ -185,9 +185,9 @@ def test_slow_restarts_are_a_loop_however_often_one_looks(host: Host) -> None:
     for minute in range(4):
         for _ in range(30):
             host.units({"Id": "a.service", "NRestarts": str(minute + 1)})
-            found = data_of(watching.observe(), "unit")
+            data = data_of(watching.observe(), "unit")
             watching.clock.forward(5)
-    assert [one["trouble"] for one in found] == ["restarts"]
+    assert [one["trouble"] for one in data] == ["restarts"]
 
 
 def test_only_systemd_says_which_other_unit_a_message_is_about(host: Host) -> None:
@@ -284,7 +284,10 @@ def test_a_journal_that_cannot_be_read_in_full_is_an_error(
 def test_journal_entries_beyond_the_limit_are_left_for_the_next_read(host: Host) -> None:
     host.says("journalctl", "".join(line(f"c{n}", n, "x") for n in range(5)))
     reading = Journal(user=False, folder=None).after("c", most=3)
-    assert (reading.behind, [one.cursor for one in reading.entries]) == (True, ["c0", "c1", "c2"])
+    assert (reading.behind, [entry.cursor for entry in reading.entries]) == (
+        True,
+        ["c0", "c1", "c2"],
+    )
 
 
 def test_a_journalctl_that_hangs_is_killed(
@@ -298,9 +301,9 @@ def test_a_journalctl_that_hangs_is_killed(
 
 def test_messages_of_any_kind_are_read(host: Host) -> None:
     texts = [[72, 105, 255], ["two", "fields"], None, "x" * 9000]
-    host.says("journalctl", "".join(line("c", 1, one) for one in texts))
-    found = [one.message for one in Journal(user=False, folder=None).after("c").entries]
-    assert found == ["Hi\ufffd", "two fields", "", "x" * journal.MESSAGE]
+    host.says("journalctl", "".join(line("c", 1, text) for text in texts))
+    messages = [entry.message for entry in Journal(user=False, folder=None).after("c").entries]
+    assert messages == ["Hi\ufffd", "two fields", "", "x" * journal.MESSAGE]
 
 
 def test_the_counts_of_patterns_are_bounded() -> None:

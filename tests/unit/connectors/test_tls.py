@@ -194,7 +194,10 @@ def test_nonsense_of_one_server_does_not_hide_others(
 def test_repeated_checks_yield_equal_observations(authority: Authority) -> None:
     with tls_server(authority.issue(HOST, days=5)) as port:
         first, second = (
-            [one.data for one in check({"host": HOST, "port": port, "ca_file": authority.file})]
+            [
+                observation.data
+                for observation in check({"host": HOST, "port": port, "ca_file": authority.file})
+            ]
             for _ in range(2)
         )
     assert first == second

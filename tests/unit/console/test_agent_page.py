@@ -250,7 +250,7 @@ def test_the_ring_shows_how_far_an_iteration_is(phase: Phase, states: list[str])
 def test_an_unusual_time_without_iterations_is_cut_out_and_named() -> None:
     now = utc_now()
     starts = [now + timedelta(seconds=10 * number) for number in range(5)]
-    starts += [one + timedelta(hours=3) for one in starts]
+    starts += [start + timedelta(hours=3) for start in starts]
     past = [
         IterationSummary(
             iteration=number,
@@ -266,8 +266,8 @@ def test_an_unusual_time_without_iterations_is_cut_out_and_named() -> None:
         for number, at in enumerate(starts, 1)
     ]
     marks = strip(past[::-1])
-    assert [one.iteration for one in marks] == list(range(1, 11))
-    assert [one.iteration for one in marks if one.gap] == [6]
+    assert [mark.iteration for mark in marks] == list(range(1, 11))
+    assert [mark.iteration for mark in marks if mark.gap] == [6]
     assert marks[5].gap == "2 h 59 min"
     assert strip([]) == []
     assert len(strip(past[:1])) == 1

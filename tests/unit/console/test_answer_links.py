@@ -43,10 +43,10 @@ def test_the_addressee_answers_without_a_login(
 ) -> None:
     id = waiting(desk)
     browser, link = Browser(desk), link_to(desk, signer, id)
-    shown = browser.get(link)
-    assert "You are answering as mail:jane@example.com" in shown.text
+    response = browser.get(link)
+    assert "You are answering as mail:jane@example.com" in response.text
 
-    after = browser.send(shown.form(link), verb="approve", note="ok")
+    after = browser.send(response.form(link), verb="approve", note="ok")
     assert "approved by mail:jane@example.com" in after.text
     assert done == ["publish news"]
 

@@ -24,15 +24,15 @@ def page_of(id: str) -> str:
 def test_the_page_shows_everything_that_is_approved(alice: Browser, desk: Site) -> None:
     text = "long " * 2000
     id = desk.waiting(text)
-    shown = alice.get(page_of(id))
+    response = alice.get(page_of(id))
 
-    assert shown.title == "desk:publish: pending · Boyd"
-    assert "desk wants to run desk:publish" in shown.text
-    assert text.strip() in shown.text, "params are never cut"
-    assert desk.get(f"/approvals/{id}").json["fingerprint"] in shown.text
-    assert "no, the action has no rollback" in shown.text
-    assert "reversibility unknown" in shown.text
-    assert "Policy: one approval, by anyone, not by the requester." in shown.text
+    assert response.title == "desk:publish: pending · Boyd"
+    assert "desk wants to run desk:publish" in response.text
+    assert text.strip() in response.text, "params are never cut"
+    assert desk.get(f"/approvals/{id}").json["fingerprint"] in response.text
+    assert "no, the action has no rollback" in response.text
+    assert "reversibility unknown" in response.text
+    assert "Policy: one approval, by anyone, not by the requester." in response.text
 
 
 def test_the_page_begins_with_the_reason_and_the_target(alice: Browser, desk: Site) -> None:
@@ -113,8 +113,8 @@ def test_the_page_shows_what_a_reviewer_objects_to(alice: Browser, desk: Site) -
     desk.lab.client.hset(f"boyd:{{desk}}:approval:{id}", "decision", decision.to_json())
 
     assert "reviewer objects: the log names <another> host" in alice.get(page_of(id)).text
-    shown = desk.get(f"/approvals/{id}").json["decision"]["reviews"]
-    assert shown == [review.to_wire()]
+    reviews = desk.get(f"/approvals/{id}").json["decision"]["reviews"]
+    assert reviews == [review.to_wire()]
 
 
 def test_the_page_says_that_other_code_would_run_by_now(alice: Browser, desk: Site) -> None:
@@ -156,13 +156,13 @@ def test_an_approval_shows_what_is_in_flight_on_the_same_target(alice: Browser, 
     client.hset("boyd:{desk}:in-flight", "desk:publish:news", json.dumps(flight))
     running = {"state": "running", "leaseUntil": 4e12, "startedAt": 1, "by": "eve", "host": "db1"}
     client.hset("boyd:{desk}:execution:call:1", mapping=running)
-    shown = alice.get(page_of(id))
+    response = alice.get(page_of(id))
     asked = alice.get(f"{page_of(id)}?answer=approve")
 
     said = (
         r"The same is in flight on this target: call:1 is running on db1 \(for .+\), requested by e"
     )
-    assert re.search(said, shown.text)
+    assert re.search(said, response.text)
     assert "runs desk:publish after what is in flight" in asked.text
     assert "the same is in flight" in alice.get("/console/").text
     assert "call:1, requested by eve" in alice.get("/console/agents/desk").text
@@ -185,11 +185,11 @@ def test_an_answer_takes_two_steps_and_is_then_true(
     alice: Browser, desk: Site, done: list[str]
 ) -> None:
     id = desk.waiting()
-    asked = alice.get(f"{page_of(id)}?answer=approve")
+    response = alice.get(f"{page_of(id)}?answer=approve")
     assert done == [], "asking answers nothing"
-    assert "autofocus>Approve<" in asked.source
+    assert "autofocus>Approve<" in response.source
 
-    after = alice.send(asked.form("/answer"), note="go")
+    after = alice.send(response.form("/answer"), note="go")
     assert done == ["publish news"]
     assert after.path == page_of(id)
     assert "approved by alice" in after.text
@@ -258,14 +258,14 @@ def test_a_reader_who_may_not_approve_sees_the_reason(
     alice: Browser, guest: Browser, desk: Site
 ) -> None:
     id = desk.waiting(principals=["carol"])
-    shown = alice.get(page_of(id))
-    assert "You may not approve it: it may be approved by carol" in shown.text
-    assert "answer=approve" not in shown.source
-    assert "answer=deny" in shown.source
+    response = alice.get(page_of(id))
+    assert "You may not approve it: it may be approved by carol" in response.text
+    assert "answer=approve" not in response.source
+    assert "answer=deny" in response.source
 
-    shown = guest.get(page_of(id))
-    assert "your key lacks the scope 'approvals'" in shown.text
-    assert "answer=deny" not in shown.source
+    response = guest.get(page_of(id))
+    assert "your key lacks the scope 'approvals'" in response.text
+    assert "answer=deny" not in response.source
     form = alice.get(f"{page_of(id)}?answer=deny").form("/answer")
     token = guest.get("/console/").form("/logout").fields["csrf"]
     assert guest.post(form.action, {**form.fields, "csrf": token}).status == 403
@@ -273,11 +273,11 @@ def test_a_reader_who_may_not_approve_sees_the_reason(
 
 def test_a_required_note_is_asked_for(alice: Browser, desk: Site) -> None:
     id = desk.waiting(require_note=True)
-    asked = alice.get(f"{page_of(id)}?answer=approve")
-    assert "Note (required)" in asked.text
-    assert "required autofocus" in asked.source
+    response = alice.get(f"{page_of(id)}?answer=approve")
+    assert "Note (required)" in response.text
+    assert "required autofocus" in response.source
 
-    refused = alice.send(asked.form("/answer"), note="  ")
+    refused = alice.send(response.form("/answer"), note="  ")
     assert "the policy requires a note with the reason" in refused.text
 
 
@@ -293,18 +293,18 @@ def test_a_preview_is_repeated_on_demand(alice: Browser, desk: Site) -> None:
 
 def test_an_expired_request_cannot_be_answered(alice: Browser, desk: Site) -> None:
     id = desk.waiting(ttl=0)
-    shown = alice.get(f"{page_of(id)}?answer=approve")
+    response = alice.get(f"{page_of(id)}?answer=approve")
 
-    assert "expired" in shown.text
-    assert "Nothing was executed." in shown.text
-    assert 'name="verb"' not in shown.source
+    assert "expired" in response.text
+    assert "Nothing was executed." in response.text
+    assert 'name="verb"' not in response.source
 
 
 def test_an_unknown_approval_is_not_found(alice: Browser) -> None:
-    shown = alice.get(page_of("none"))
+    response = alice.get(page_of("none"))
 
-    assert shown.status == 404
-    assert "agent 'desk' has no approval 'none'" in shown.text
+    assert response.status == 404
+    assert "agent 'desk' has no approval 'none'" in response.text
 
 
 def test_an_answer_with_an_endless_note_or_version_changes_nothing(

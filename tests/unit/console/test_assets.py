@@ -24,18 +24,18 @@ def test_vendored_files_are_as_they_were_published() -> None:
 def test_assets_are_kept_by_browsers_and_changed_ones_have_other_addresses(alice: Browser) -> None:
     source = alice.get("/console/").source
     address = next(part for part in source.split('"') if part.endswith("console.css"))
-    found = alice.get(address)
+    response = alice.get(address)
 
-    assert found.status == 200
-    assert found.headers["Cache-Control"] == "public, max-age=31536000, immutable"
-    assert found.headers["X-Content-Type-Options"] == "nosniff"
+    assert response.status == 200
+    assert response.headers["Cache-Control"] == "public, max-age=31536000, immutable"
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
     assert alice.get(address.replace("/static/", "/static/0")).status == 404
     assert alice.get("/console/static/x/vendored.sha256").status == 404
 
 
 def test_the_icon_that_browsers_ask_for_needs_no_login(desk: Site) -> None:
-    found = desk.client.get("/favicon.ico")
+    response = desk.client.get("/favicon.ico")
 
-    assert (found.status_code, found.mimetype) == (200, "image/svg+xml")
-    assert found.data == (STATIC / "icon.svg").read_bytes()
-    assert found.headers["Cache-Control"] == "public, max-age=86400"
+    assert (response.status_code, response.mimetype) == (200, "image/svg+xml")
+    assert response.data == (STATIC / "icon.svg").read_bytes()
+    assert response.headers["Cache-Control"] == "public, max-age=86400"

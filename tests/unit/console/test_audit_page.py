@@ -26,11 +26,11 @@ def record(desk: Site, count: int = 1, kind: str = "test.done", **fields: str) -
 
 def test_the_trail_says_up_to_where_it_verifies(alice: Browser, desk: Site) -> None:
     record(desk, 3, note="as agreed")
-    shown = alice.get(TRAIL)
+    response = alice.get(TRAIL)
 
-    assert "verified up to #3" in shown.text
-    assert "#3" in shown.text
-    assert "maker test.done number 2 “as agreed”" in shown.text
+    assert "verified up to #3" in response.text
+    assert "#3" in response.text
+    assert "maker test.done number 2 “as agreed”" in response.text
 
 
 def test_the_first_bad_entry_is_named(alice: Browser, desk: Site) -> None:
@@ -39,11 +39,11 @@ def test_the_first_bad_entry_is_named(alice: Browser, desk: Site) -> None:
     stream = Keys("desk").audit
     [(id, _fields)] = desk.store.client.xrange(stream, "2-0", "+", count=1)
     desk.store.client.xdel(stream, id)
-    shown = alice.get(TRAIL)
+    response = alice.get(TRAIL)
 
-    assert "Entry #2 does not verify" in shown.text
-    assert shown.title.startswith("Audit of desk: does not verify")
-    assert "verified up to" not in shown.text
+    assert "Entry #2 does not verify" in response.text
+    assert response.title.startswith("Audit of desk: does not verify")
+    assert "verified up to" not in response.text
 
 
 def test_a_long_trail_is_verified_on_request(alice: Browser, desk: Site) -> None:
@@ -51,22 +51,22 @@ def test_a_long_trail_is_verified_on_request(alice: Browser, desk: Site) -> None
     with mock.patch.object(administration_page, "_AT_ONCE", 2):
         desk.lab.store.audit_trail.seal()
         assert "Not verified now, because the trail is long" in alice.get(TRAIL).text
-        asked = alice.get(f"{TRAIL}?verify=1")
+        response = alice.get(f"{TRAIL}?verify=1")
 
-    assert "verified up to #3" in asked.text
+    assert "verified up to #3" in response.text
     # It is not read again with each event.
-    assert 'data-live=""' in asked.source
+    assert 'data-live=""' in response.source
 
 
 def test_a_filter_shows_what_matches_and_keeps_what_was_written(alice: Browser, desk: Site) -> None:
     record(desk, kind="action.started")
     record(desk, kind="approval.pending")
-    shown = alice.get(f"{TRAIL}?kind=action&by=&since=2h")
+    response = alice.get(f"{TRAIL}?kind=action&by=&since=2h")
 
-    assert "action.started" in shown.text
-    assert "approval.pending" not in shown.text
-    assert 'name="kind" value="action"' in shown.source
-    assert f'href="{TRAIL}/export?since=2h&amp;kind=action"' in shown.source
+    assert "action.started" in response.text
+    assert "approval.pending" not in response.text
+    assert 'name="kind" value="action"' in response.source
+    assert f'href="{TRAIL}/export?since=2h&amp;kind=action"' in response.source
     assert "No entry matches." in alice.get(f"{TRAIL}?by=nobody").text
 
 
@@ -76,19 +76,19 @@ def test_times_of_a_filter_are_in_the_zone_that_comes_with_them(alice: Browser, 
     hour = f"{at:%Y-%m-%dT%H:%M}"
 
     assert "No entry matches." in alice.get(f"{TRAIL}?since={hour}&zone=Asia/Kolkata").text
-    shown = alice.get(f"{TRAIL}?until={hour}&zone=Asia/Kolkata")
-    assert "test.done" in shown.text
-    assert "Times without a zone are in Asia/Kolkata" in shown.text
-    assert "zone=Asia%2FKolkata" in shown.source
+    response = alice.get(f"{TRAIL}?until={hour}&zone=Asia/Kolkata")
+    assert "test.done" in response.text
+    assert "Times without a zone are in Asia/Kolkata" in response.text
+    assert "zone=Asia%2FKolkata" in response.source
     assert "no time zone '../x'" in alice.get(f"{TRAIL}?until={hour}&zone=../x").text
 
 
 def test_a_wrong_filter_shows_why_and_no_entries(alice: Browser, desk: Site) -> None:
     record(desk)
-    shown = alice.get(f"{TRAIL}?since=whenever")
+    response = alice.get(f"{TRAIL}?since=whenever")
 
-    assert "'whenever' is not a time: write 2h, today" in shown.text
-    assert "test.done" not in shown.text
+    assert "'whenever' is not a time: write 2h, today" in response.text
+    assert "test.done" not in response.text
 
 
 def test_older_entries_are_a_page_away(alice: Browser, desk: Site) -> None:
@@ -140,8 +140,8 @@ def test_filtered_entries_can_be_downloaded(alice: Browser, desk: Site) -> None:
 def test_hostile_entries_are_shown_as_text(alice: Browser, desk: Site) -> None:
     actor = Actor(principal="<b>x</b>")
     desk.lab.store.audit_trail.append("test.done", actor, note=HOSTILE, run=f"{HOSTILE}/../..")
-    shown = alice.get(TRAIL)
+    response = alice.get(TRAIL)
 
-    assert "<script>alert" not in shown.source
-    assert "<b>x" not in shown.source
-    assert "runs/%3Cscript" in shown.source
+    assert "<script>alert" not in response.source
+    assert "<b>x" not in response.source
+    assert "runs/%3Cscript" in response.source

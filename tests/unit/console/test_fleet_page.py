@@ -50,10 +50,10 @@ def kill(desk: Site, name: str, seconds: float = 120) -> None:
 
 
 def test_without_a_process_the_page_says_that_nothing_runs(alice: Browser) -> None:
-    shown = alice.get("/console/fleet")
+    response = alice.get("/console/fleet")
 
-    assert "desk : no process runs it, so it does nothing. boyd worker" in shown.text
-    assert "Nothing runs: no process has sent a heartbeat." in shown.text
+    assert "desk : no process runs it, so it does nothing. boyd worker" in response.text
+    assert "Nothing runs: no process has sent a heartbeat." in response.text
 
 
 def test_nothing_is_called_dead_while_redis_may_refuse_heartbeats(
@@ -64,30 +64,30 @@ def test_nothing_is_called_dead_while_redis_may_refuse_heartbeats(
         return replace(read_health(*arguments), server=full)
 
     monkeypatch.setattr("boyd_api.console.fleet_page.read_health", read)
-    shown = alice.get("/console/fleet")
+    response = alice.get("/console/fleet")
 
-    assert "No heartbeat comes, and Redis may refuse to record any." in shown.text
-    assert not any(text in shown.text for text in ("process runs it", "Nothing runs"))
+    assert "No heartbeat comes, and Redis may refuse to record any." in response.text
+    assert not any(text in response.text for text in ("process runs it", "Nothing runs"))
 
 
 def test_a_process_is_listed_with_its_queues(alice: Browser, desk: Site) -> None:
     start(desk)
-    shown = alice.get("/console/fleet")
+    response = alice.get("/console/fleet")
 
-    assert shown.title.startswith("Fleet: 1 process ")
-    assert "w1 worker on here, pid 7" in shown.text
-    assert "Missing" not in shown.text
-    assert "unserved" not in shown.text
+    assert response.title.startswith("Fleet: 1 process ")
+    assert "w1 worker on here, pid 7" in response.text
+    assert "Missing" not in response.text
+    assert "unserved" not in response.text
 
 
 def test_unserved_queues_come_first_with_the_command(alice: Browser, desk: Site) -> None:
     start(desk, queues=["loop", "observe", "act"])
-    shown = alice.get("/console/fleet")
+    response = alice.get("/console/fleet")
 
-    assert "desk queue printer : no live worker consumes it, needed by" in shown.text
-    assert "boyd worker -Q printer" in shown.text
-    assert shown.text.index("printer unserved") < shown.text.index("loop")
-    assert shown.title.startswith("Fleet: 1 gap")
+    assert "desk queue printer : no live worker consumes it, needed by" in response.text
+    assert "boyd worker -Q printer" in response.text
+    assert response.text.index("printer unserved") < response.text.index("loop")
+    assert response.title.startswith("Fleet: 1 gap")
 
 
 def test_a_worker_without_a_heartbeat_is_not_alive(alice: Browser, desk: Site) -> None:
@@ -141,11 +141,11 @@ def test_the_state_of_the_traces_is_for_admins(alice: Browser, guest: Browser, d
 
 def test_a_hostile_problem_is_shown_as_text(alice: Browser, desk: Site) -> None:
     start(desk, problem=HOSTILE)
-    shown = alice.get("/console/fleet")
+    response = alice.get("/console/fleet")
 
-    assert HOSTILE in shown.text
-    assert "<img src=x" not in shown.source
-    assert "ill" in shown.text
+    assert HOSTILE in response.text
+    assert "<img src=x" not in response.source
+    assert "ill" in response.text
 
 
 def test_agents_are_listed_with_what_matters_most(alice: Browser, desk: Site) -> None:
@@ -179,8 +179,8 @@ def test_an_agent_without_a_beat_is_listed_as_one_that_does_not_watch(
 def test_a_retired_agent_is_listed_as_such_without_a_link(alice: Browser, desk: Site) -> None:
     desk.post("/agents/desk/retire")
     desk.services.forget_agents()
-    shown = alice.get("/console/agents")
+    response = alice.get("/console/agents")
 
-    assert "Retired desk" in shown.text
-    assert 'href="/console/agents/desk"' not in shown.source
+    assert "Retired desk" in response.text
+    assert 'href="/console/agents/desk"' not in response.source
     assert "desk" not in alice.get("/console/fleet").text.split("Fleet", 1)[1]

@@ -125,16 +125,16 @@ def test_a_record_is_also_json(ann: Browser, lab: Lab) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "why"),
+    ("name", "reason"),
     [("9", "there was no iteration 9 yet; the newest is 1"), ("x", "is not the number")],
 )
 def test_an_absent_iteration_is_not_found_with_the_reason(
-    ann: Browser, lab: Lab, name: str, why: str
+    ann: Browser, lab: Lab, name: str, reason: str
 ) -> None:
     lab.run()
     page = ann.get(f"{PAGE}/{name}")
     assert page.status == 404
-    assert why in page.text
+    assert reason in page.text
 
 
 def test_the_iteration_in_flight_is_shown_as_far_as_it_is(ann: Browser, lab: Lab) -> None:
@@ -216,8 +216,8 @@ def test_a_long_wait_between_phases_is_cut_out() -> None:
 
 
 def test_of_many_observers_the_longest_are_shown() -> None:
-    made = [observer(f"p:{n}", 1.0, float(n)) for n in range(100)]
-    shown = chart(ended(phase_runs=[phase("observe", 0, 100)], observer_runs=made))
+    observers = [observer(f"p:{n}", 1.0, float(n)) for n in range(100)]
+    shown = chart(ended(phase_runs=[phase("observe", 0, 100)], observer_runs=observers))
     assert len(shown.bars) == 41
     assert shown.others == 60
     assert "p:99" in [bar.label for bar in shown.bars]

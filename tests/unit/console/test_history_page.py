@@ -20,21 +20,21 @@ HOSTILE = "<img src=x onerror=alert(1)>\u202egnp.exe"
 def test_the_iterations_are_listed_newest_first(alice: Browser, desk: Site) -> None:
     desk.lab.run("first")
     desk.lab.run("second")
-    shown = alice.get(HERE)
+    response = alice.get(HERE)
 
-    assert shown.text.index("second") < shown.text.index("first")
-    assert "nothing to do" in shown.text
-    assert f'href="{HERE.replace("history", "iterations/2")}' in shown.source
-    assert "Older" not in shown.text
+    assert response.text.index("second") < response.text.index("first")
+    assert "nothing to do" in response.text
+    assert f'href="{HERE.replace("history", "iterations/2")}' in response.source
+    assert "Older" not in response.text
 
 
 def test_an_empty_history_says_why_nothing_happens(alice: Browser, desk: Site) -> None:
     for worker in desk.store.fleet.workers():
         desk.store.fleet.leave(worker.name)
-    shown = alice.get(HERE)
+    response = alice.get(HERE)
 
-    assert "No iteration has ended yet." in shown.text
-    assert "no worker consumes `loop`: boyd worker -Q loop" in shown.text
+    assert "No iteration has ended yet." in response.text
+    assert "no worker consumes `loop`: boyd worker -Q loop" in response.text
 
 
 def test_the_search_shows_what_matches_and_keeps_what_was_written(
@@ -42,12 +42,12 @@ def test_the_search_shows_what_matches_and_keeps_what_was_written(
 ) -> None:
     desk.lab.run("morning")
     desk.lab.run("second")
-    shown = alice.get(f"{HERE}?trigger=second&status=ok&q=&since=1h")
+    response = alice.get(f"{HERE}?trigger=second&status=ok&q=&since=1h")
 
-    assert "second" in shown.text
-    assert "morning" not in shown.text
-    assert 'name="trigger" value="second"' in shown.source
-    assert '<option value="ok" selected>' in shown.source
+    assert "second" in response.text
+    assert "morning" not in response.text
+    assert 'name="trigger" value="second"' in response.source
+    assert '<option value="ok" selected>' in response.source
     assert "No iteration matches." in alice.get(f"{HERE}?status=failed").text
     assert alice.get(f"{HERE}?q=leak").title.startswith("leak in the history of desk")
 
@@ -55,11 +55,11 @@ def test_the_search_shows_what_matches_and_keeps_what_was_written(
 @pytest.mark.parametrize("query", ["since=whenever", "status=maybe", "cursor=x", "q=" + "x" * 501])
 def test_a_wrong_search_shows_why_and_no_iterations(alice: Browser, desk: Site, query: str) -> None:
     desk.lab.run("first")
-    shown = alice.get(f"{HERE}?{query}")
+    response = alice.get(f"{HERE}?{query}")
 
-    assert shown.status == 200
-    assert 'class="notice" role="alert"' in shown.source
-    assert "iterations/1" not in shown.source
+    assert response.status == 200
+    assert 'class="notice" role="alert"' in response.source
+    assert "iterations/1" not in response.source
 
 
 @pytest.mark.parametrize(
@@ -73,12 +73,12 @@ def test_an_archive_error_is_shown_in_place_of_the_results(
     alice: Browser, error: Exception, said: str
 ) -> None:
     with mock.patch.object(loop_routes, "history", side_effect=error):
-        shown = alice.get(f"{HERE}?q=x")
+        response = alice.get(f"{HERE}?q=x")
 
-    assert said in shown.text
-    assert "secret-host" not in shown.text
-    assert "No iteration matches" not in shown.text
-    assert 'name="q" value="x"' in shown.source
+    assert said in response.text
+    assert "secret-host" not in response.text
+    assert "No iteration matches" not in response.text
+    assert 'name="q" value="x"' in response.source
 
 
 def test_missing_older_iterations_are_announced(alice: Browser) -> None:
@@ -104,16 +104,16 @@ def test_older_iterations_are_a_page_away(alice: Browser, desk: Site) -> None:
 
 def test_hostile_text_is_shown_as_text(alice: Browser, desk: Site) -> None:
     desk.lab.run(HOSTILE)
-    shown = alice.get(f"{HERE}?q=%3Cscript%3E")
+    response = alice.get(f"{HERE}?q=%3Cscript%3E")
 
-    assert "<script>" not in shown.source.split("</head>")[1]
+    assert "<script>" not in response.source.split("</head>")[1]
     assert HOSTILE in alice.get(HERE).text
     assert "<img src=x" not in alice.get(HERE).source
 
 
 @pytest.mark.parametrize("path", ["/console/", "/console/fleet", "/console/agents/desk/history"])
 def test_each_page_has_one_field_to_search_the_history(alice: Browser, path: str) -> None:
-    shown = alice.get(path)
+    response = alice.get(path)
 
-    assert shown.source.count('data-key="/"') == 1
-    assert shown.source.count(f'action="{HERE}"') == 1
+    assert response.source.count('data-key="/"') == 1
+    assert response.source.count(f'action="{HERE}"') == 1

@@ -73,7 +73,10 @@ def test_one_asks_on_after_the_answer(case: Case, ann: Browser) -> None:
     page = ann.send(ann.get(f"{LIST}/{id}").form("/messages"), text="And now?")
     assert "ann asked" in page.text
     assert "And now?" in page.text
-    assert [one.text for one in case.entries(id) if isinstance(one, Asked)] == ["Why?", "And now?"]
+    assert [entry.text for entry in case.entries(id) if isinstance(entry, Asked)] == [
+        "Why?",
+        "And now?",
+    ]
 
 
 def test_a_follow_up_question_sent_too_early_is_refused_and_not_recorded(
@@ -86,7 +89,7 @@ def test_a_follow_up_question_sent_too_early_is_refused_and_not_recorded(
     page = ann.send(Form(form.action, {**form.fields, "request": "another"}), text="Hello?")
     assert page.status == 409
     assert "Nothing was changed: the last question of investigation" in page.text
-    assert "Hello?" not in [one.text for one in case.entries(id) if isinstance(one, Asked)]
+    assert "Hello?" not in [entry.text for entry in case.entries(id) if isinstance(entry, Asked)]
 
 
 def test_the_duration_of_an_investigation_goes_on_until_it_has_ended(
@@ -181,10 +184,10 @@ def test_a_call_is_shown_in_full_wherever_it_is(case: Case, ann: Browser) -> Non
     assert "<end>" not in page.text.partition("Step 30.")[2]
     link = page.source.partition(f'href="{LIST}/{id}/calls/30?at=')[2].partition('"')[0]
     for query in (f"?at={link}", ""):
-        shown = ann.get(f"{LIST}/{id}/calls/30{query}")
-        assert '"path": "/30"' in shown.text
-        assert "xxx<end>" in shown.text
-        assert "<end>" not in shown.source
+        response = ann.get(f"{LIST}/{id}/calls/30{query}")
+        assert '"path": "/30"' in response.text
+        assert "xxx<end>" in response.text
+        assert "<end>" not in response.source
     assert ann.get(f"{LIST}/{id}/calls/31").status == 404
     assert ann.get(f"{LIST}/{id}/calls/30?at=there").status == 400
 

@@ -69,12 +69,12 @@ def test_keys_change_only_shortly_after_a_login(alice: Browser, desk: Site, path
     [target, *_] = desk.store.api_keys.all()
     form = alice.get(f"{HERE}?do=create").form(HERE)
     with mock.patch.object(session, "FRESH", timedelta(0)):
-        shown = alice.get(HERE + path.format(target.id))
+        response = alice.get(HERE + path.format(target.id))
         sent = alice.send(form, **NEW, days="1")
         revoked = alice.post(f"{HERE}/{target.id}/revoke", form.fields)
 
-    assert "This needs a login within the last five minutes. Sign in again" in shown.text
-    assert "/console/login?why=confirm&amp;next=%2Fconsole%2Fkeys%3F" in shown.source
+    assert "This needs a login within the last five minutes. Sign in again" in response.text
+    assert "/console/login?why=confirm&amp;next=%2Fconsole%2Fkeys%3F" in response.source
     assert sent.title.startswith("Sign in")
     assert revoked.title.startswith("Sign in")
     assert "pager" not in {one.name for one in desk.store.api_keys.all()}
@@ -85,12 +85,12 @@ def test_a_key_is_revoked_with_two_clicks_and_its_sessions_end(
     alice: Browser, bob: Browser, desk: Site
 ) -> None:
     [key] = [one for one in desk.store.api_keys.all() if one.principal == "bob"]
-    asked = alice.get(f"{HERE}?revoke={key.id}")
-    assert "refused from then on" in asked.text
-    assert "you will be signed out" not in asked.text
+    response = alice.get(f"{HERE}?revoke={key.id}")
+    assert "refused from then on" in response.text
+    assert "you will be signed out" not in response.text
     assert desk.store.api_keys.get(key.id) is not None
 
-    alice.send(asked.form("/revoke"))
+    alice.send(response.form("/revoke"))
 
     assert desk.store.api_keys.get(key.id) is None
     assert bob.get(HERE).title.startswith("Sign in")
@@ -98,10 +98,10 @@ def test_a_key_is_revoked_with_two_clicks_and_its_sessions_end(
 
 def test_revoking_the_own_key_warns_of_the_sign_out(alice: Browser, desk: Site) -> None:
     own = desk.store.login_sessions.all()[0].key_id
-    asked = alice.get(f"{HERE}?revoke={own}")
+    response = alice.get(f"{HERE}?revoke={own}")
 
-    assert "you will be signed out" in asked.text
-    assert alice.send(asked.form("/revoke")).title.startswith("Sign in")
+    assert "you will be signed out" in response.text
+    assert alice.send(response.form("/revoke")).title.startswith("Sign in")
 
 
 def test_a_reader_sees_and_closes_only_own_sessions(

@@ -60,9 +60,9 @@ def farm(server: Any, done: list[str]) -> Lab:
 @pytest.fixture
 def place(farm: Lab, server: Any) -> Iterator[Site]:
     """An API over it."""
-    made = Site(farm, server)
-    yield made
-    made.services.stop()
+    site = Site(farm, server)
+    yield site
+    site.services.stop()
 
 
 @pytest.fixture
@@ -81,26 +81,26 @@ def go_on(lab: Lab) -> None:
 
 def started(place: Site) -> str:
     """Approve the procedure; it waits at its question then."""
-    asked = place.post("/actions/p:renew").json["approvalId"]
+    approval_id = place.post("/actions/p:renew").json["approvalId"]
     bob = place.key("approvals", principal="bob", person=True)
-    place.post(f"/approvals/{asked}/approve?wait=0", headers=bob)
+    place.post(f"/approvals/{approval_id}/approve?wait=0", headers=bob)
     go_on(place.lab)
-    return f"approval:{asked}"
+    return f"approval:{approval_id}"
 
 
 def test_the_page_of_the_approval_shows_the_plan_and_then_its_state(
     ann: Browser, place: Site
 ) -> None:
-    asked = place.post("/actions/p:renew").json["approvalId"]
-    shown = ann.get(f"{PAGE}/approvals/{asked}")
-    assert "3 steps, which this approval allows as they are here" in shown.text
-    assert "ok asks a person: Go on?" in shown.text
-    assert "would restart" in shown.text
+    approval_id = place.post("/actions/p:renew").json["approvalId"]
+    response = ann.get(f"{PAGE}/approvals/{approval_id}")
+    assert "3 steps, which this approval allows as they are here" in response.text
+    assert "ok asks a person: Go on?" in response.text
+    assert "would restart" in response.text
 
     id = started(place)
-    shown = ann.get(f"{PAGE}/approvals/{id.removeprefix('approval:')}")
-    assert "step 2 of 3 (ok) waits for approval" in shown.text
-    assert "done drain" in shown.text
+    response = ann.get(f"{PAGE}/approvals/{id.removeprefix('approval:')}")
+    assert "step 2 of 3 (ok) waits for approval" in response.text
+    assert "done drain" in response.text
 
 
 def test_the_page_of_the_agent_cancels_a_procedure(
@@ -236,9 +236,9 @@ def test_an_approved_procedure_has_not_succeeded_before_its_last_step(
     assert read is not None
     assert describe_outcome(read) == ("Approved by bob", where)
 
-    asked = place.get(f"/procedures/{id}").json["progress"][1]["approval"]
+    approval = place.get(f"/procedures/{id}").json["progress"][1]["approval"]
     bob = place.key("approvals", principal="bob", person=True)
-    place.post(f"/approvals/{asked}/{verdict}?wait=0", headers=bob)
+    place.post(f"/approvals/{approval}/{verdict}?wait=0", headers=bob)
     go_on(place.lab)
     over = place.get(address).json
     outcome = "succeeded" if verdict == "approve" else "failed"
@@ -261,9 +261,9 @@ def test_an_iteration_has_started_a_procedure_and_says_what_became_of_it(server:
     go_on(lab)
     asked = place.get("/approvals").json["pending"][0]["id"]
     where = f"step 2 of 2 (ok) waits for approval {asked[:8]}"
-    shown = ann.get(f"{PAGE}/iterations/1")
-    assert 'data-live="execution procedure"' in shown.source
-    results = shown.text.partition(" Results ")[2]
+    response = ann.get(f"{PAGE}/iterations/1")
+    assert 'data-live="execution procedure"' in response.source
+    results = response.text.partition(" Results ")[2]
     assert results.startswith(f"p:renew {where} ")
     assert "Not verified: the call returned" not in results
     assert f"p:renew: {where}" in ann.get(PAGE).text
@@ -324,12 +324,12 @@ def test_the_page_shows_how_far_a_step_is_with_its_targets(server: Any) -> None:
     try:
         ann = Browser(site, site.key("admin", principal="ann", person=True))
         bob = site.key("approvals", principal="bob", person=True)
-        asked = site.post("/actions/p:all").json["approvalId"]
-        plan = ann.get(f"{PAGE}/approvals/{asked}").text
+        approval_id = site.post("/actions/p:all").json["approvalId"]
+        plan = ann.get(f"{PAGE}/approvals/{approval_id}").text
         assert "for 6 targets: web-1, web-2, <b>3, web-4, web-5 …; in waves of 1, 50%" in plan
         assert "1 at once; stops at 1 failure" in plan
 
-        site.post(f"/approvals/{asked}/approve?wait=0", headers=bob)
+        site.post(f"/approvals/{approval_id}/approve?wait=0", headers=bob)
         for _ in range(12):
             for name in lab.client.zrange("boyd:{test}:due", 0, -1):
                 if name.startswith(("procedure:", "approval:", "target:")):

@@ -41,22 +41,22 @@ def document(count: int) -> PublishedReplay:
 
 
 def test_without_a_replay_the_page_says_how_to_make_one(alice: Browser, desk: Site) -> None:
-    shown = alice.get(HERE)
+    response = alice.get(HERE)
 
-    assert "No replay of the last 30 days was published." in shown.text
-    assert "boyd replay --since 30d --agent changed.toml --publish" in shown.text
+    assert "No replay of the last 30 days was published." in response.text
+    assert "boyd replay --since 30d --agent changed.toml --publish" in response.text
 
 
 def test_the_differences_lead_to_their_iterations(alice: Browser, desk: Site) -> None:
     desk.lab.store.latest_replay.publish(document(2))
-    shown = alice.get(HERE)
+    response = alice.get(HERE)
 
-    assert shown.title.startswith("Replay of desk: 2 newly automatic")
-    assert "2 iterations replayed, 0 as recorded, 2 not." in shown.text
-    assert "cli:ann" in shown.text
-    assert 'href="/console/agents/desk/iterations/1.abc"' in shown.source
-    assert HOSTILE in shown.text
-    assert HOSTILE not in shown.source
+    assert response.title.startswith("Replay of desk: 2 newly automatic")
+    assert "2 iterations replayed, 0 as recorded, 2 not." in response.text
+    assert "cli:ann" in response.text
+    assert 'href="/console/agents/desk/iterations/1.abc"' in response.source
+    assert HOSTILE in response.text
+    assert HOSTILE not in response.source
 
 
 def test_a_large_report_is_published_in_part_for_a_while_and_says_so(

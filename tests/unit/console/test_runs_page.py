@@ -49,9 +49,9 @@ def test_a_filter_says_when_nothing_fits_and_links_keep_it(
     desk: Site, alice: Browser, run: str
 ) -> None:
     assert "No kept run fits." in alice.get(f"{RUNS}?status=failed").text
-    found = alice.get(f"{RUNS}?source=api")
-    assert "Slow desk" in found.text
-    assert 'href="/console/agents/desk/runs?source=api&amp;status=failed"' in found.source
+    response = alice.get(f"{RUNS}?source=api")
+    assert "Slow desk" in response.text
+    assert 'href="/console/agents/desk/runs?source=api&amp;status=failed"' in response.source
     assert alice.get(f"{RUNS}?status=odd").status == 422
 
 
@@ -76,10 +76,10 @@ def test_hostile_text_stays_text(desk: Site, alice: Browser) -> None:
 def test_a_run_is_submitted_once_however_often_the_form_is_sent(desk: Site, alice: Browser) -> None:
     desk.dispatcher.held = True
     form = alice.get(f"{RUNS}/new").form("/runs")
-    shown = [alice.send(form, **TASK, priority="high", context='{"desk": 3}') for _ in range(2)]
-    assert shown[0].path == shown[1].path
-    assert "Slow desk" in shown[0].text
-    assert '"desk": 3' in shown[0].text
+    responses = [alice.send(form, **TASK, priority="high", context='{"desk": 3}') for _ in range(2)]
+    assert responses[0].path == responses[1].path
+    assert "Slow desk" in responses[0].text
+    assert '"desk": 3' in responses[0].text
     [run] = desk.lab.store.runs.page(10).runs
     assert (run.source, run.priority, run.requested_by) == ("console", "high", ["alice"])
 
@@ -106,11 +106,11 @@ def test_a_refused_form_says_why_and_keeps_what_was_written(desk: Site, alice: B
 
 
 def test_a_run_is_cancelled_after_a_confirmation(desk: Site, alice: Browser, run: str) -> None:
-    asked = alice.get(f"{RUNS}/{run}?do=cancel")
-    assert "Cancel this run?" in asked.text
-    page = alice.send(asked.form("/cancel"), reason="by mistake")
+    response = alice.get(f"{RUNS}/{run}?do=cancel")
+    assert "Cancel this run?" in response.text
+    page = alice.send(response.form("/cancel"), reason="by mistake")
     assert "cancelled by alice: by mistake" in page.text
-    late = alice.send(asked.form("/cancel"), reason="again")
+    late = alice.send(response.form("/cancel"), reason="again")
     assert "cancelled by alice: by mistake" in late.text
     assert "again" not in late.text
 
@@ -140,4 +140,6 @@ def test_a_callback_is_shown_with_its_deliveries_and_delivered_again(
     assert "queued after 0 attempts" in page.text
     assert alice.send(page.form("/deliver")).path == f"{RUNS}/{id}"
     entries = desk.get("/audit").json["entries"]
-    assert {"run": id} in [one["what"] for one in entries if one["kind"] == "callback.redelivered"]
+    assert {"run": id} in [
+        entry["what"] for entry in entries if entry["kind"] == "callback.redelivered"
+    ]

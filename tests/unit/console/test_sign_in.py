@@ -69,14 +69,14 @@ def test_a_revoked_key_ends_its_sessions(desk: Site) -> None:
 
 
 def test_signing_out_closes_the_session(alice: Browser, desk: Site) -> None:
-    kept = alice.client.get_cookie("boyd-localhost")
-    assert kept is not None
+    cookie = alice.client.get_cookie("boyd-localhost")
+    assert cookie is not None
     left = alice.send(alice.get("/console/").form("/logout"))
 
     assert "You are signed out" in left.text
-    alice.client.set_cookie("boyd-localhost", kept.value)
+    alice.client.set_cookie("boyd-localhost", cookie.value)
     assert alice.get("/console/").path.startswith("/console/login")
-    assert [one.kind for one in _trail(desk)][-1] == "session.closed"
+    assert [audit_entry.kind for audit_entry in _trail(desk)][-1] == "session.closed"
 
 
 def test_a_session_ends_without_use_and_only_a_person_keeps_it_open(desk: Site) -> None:
@@ -131,9 +131,9 @@ def test_a_form_without_the_token_of_this_browser_counts_nowhere(
 ) -> None:
     form = alice.get("/console/").form("/logout")
     for token in ("", "0" * 64, bob.get("/console/").form("/logout").fields["csrf"]):
-        shown = alice.post(form.action, {**form.fields, "csrf": token})
-        assert shown.status == 403
-        assert "out of date" in shown.text
+        response = alice.post(form.action, {**form.fields, "csrf": token})
+        assert response.status == 403
+        assert "out of date" in response.text
     assert alice.get("/console/").path == "/console/"
 
 
@@ -213,12 +213,12 @@ def test_a_link_of_a_revoked_key_opens_nothing(desk: Site) -> None:
 def test_a_display_shows_the_overview_and_nothing_else(desk: Site) -> None:
     wall = desk.key("kiosk", principal="wall")
     browser = Browser(desk, wall)
-    shown = browser.get("/console/kiosk")
+    response = browser.get("/console/kiosk")
 
-    assert shown.status == 200
-    assert "1 quiet" in shown.text
-    assert "<a " not in shown.source
-    assert "<form" not in shown.source
+    assert response.status == 200
+    assert "1 quiet" in response.text
+    assert "<a " not in response.source
+    assert "<form" not in response.source
     for path in ("/console/", "/console/agents", "/console/fleet", "/console/keys"):
         assert browser.get(path).status == 403
     assert desk.get("/agents", headers=wall).status_code == 403
@@ -266,9 +266,9 @@ def test_a_redis_that_takes_no_writes_is_called_so_each_time(alice: Browser) -> 
     refusal = StoreReadOnly("NOREPLICAS Not enough good replicas to write.")
     with mock.patch.object(LoginSessions, "admit", side_effect=refusal):
         for _ in range(2):
-            shown = alice.get("/console/")
-            assert shown.status == 503
-            assert "Redis does not accept writes now" in shown.text
+            response = alice.get("/console/")
+            assert response.status == 503
+            assert "Redis does not accept writes now" in response.text
 
 
 def test_forms_have_a_limit(desk: Site) -> None:
@@ -284,17 +284,17 @@ def test_forms_have_a_limit(desk: Site) -> None:
 
 def test_every_page_has_the_policy_that_forbids_foreign_code(alice: Browser) -> None:
     for path in ("/console/", "/console/login", "/console/nothing", "/console/answered"):
-        shown = alice.get(path)
-        policy = shown.headers["Content-Security-Policy"]
+        response = alice.get(path)
+        policy = response.headers["Content-Security-Policy"]
         assert policy.startswith("default-src 'none'; script-src 'nonce-")
         assert "unsafe" not in policy
-        assert shown.headers["Referrer-Policy"] == "no-referrer"
+        assert response.headers["Referrer-Policy"] == "no-referrer"
         nonce = re.search(r"'nonce-([^']+)'", policy)
         assert nonce is not None
-        for script in re.findall(r"<script[^>]*>", shown.source):
+        for script in re.findall(r"<script[^>]*>", response.source):
             assert f'nonce="{nonce[1]}"' in script
-        assert "style=" not in shown.source
-        assert not re.search(r"\son\w+=", shown.source)
+        assert "style=" not in response.source
+        assert not re.search(r"\son\w+=", response.source)
     assert alice.get("/console/").source != alice.get("/console/").source
 
 

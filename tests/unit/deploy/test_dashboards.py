@@ -39,7 +39,7 @@ def selectors(expr: str) -> list[tuple[str, set[str]]]:
 
     def visit(node: Any) -> bool:
         if isinstance(node, promql_parser.VectorSelector):
-            found.append((str(node.name), {one.name for one in node.matchers.matchers}))
+            found.append((str(node.name), {matcher.name for matcher in node.matchers.matchers}))
         return True
 
     promql_parser.walk(promql_parser.parse(expr), visit)

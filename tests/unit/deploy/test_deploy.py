@@ -97,7 +97,7 @@ def test_only_the_archive_and_the_api_have_its_database(name: str) -> None:
 
 
 def test_nothing_listens_outside_of_the_machine() -> None:
-    ports = [port for one in COMPOSE["services"].values() for port in one.get("ports", ())]
+    ports = [port for service in COMPOSE["services"].values() for port in service.get("ports", ())]
 
     assert ports
     assert all(port.startswith("127.0.0.1:") for port in ports)
@@ -123,11 +123,11 @@ def test_redis_keeps_everything_and_throws_nothing_out() -> None:
 
 
 def test_volumes_and_secrets_of_the_compose_file_exist() -> None:
-    for one in COMPOSE["services"].values():
-        for volume in one.get("volumes", ()):
+    for service in COMPOSE["services"].values():
+        for volume in service.get("volumes", ()):
             source = re.sub(r"\$\{\w+:-(.*?)\}", r"\1", volume).split(":")[0]
             assert source in COMPOSE["volumes"] or (ROOT / source).exists(), volume
-        named = [s["source"] if isinstance(s, dict) else s for s in one.get("secrets", ())]
+        named = [s["source"] if isinstance(s, dict) else s for s in service.get("secrets", ())]
         assert set(named) <= set(COMPOSE["secrets"])
     assert "secrets/" in (DEPLOY / ".gitignore").read_text("utf-8").splitlines()
 
@@ -226,9 +226,9 @@ def dockerfile() -> list[tuple[str, str]]:
 )
 def test_proxies_let_through_the_largest_message_that_the_api_takes(path: str) -> None:
     text = (ROOT / path).read_text("utf-8")
-    found = re.findall(r"(?:proxy-body-size:|client_max_body_size) (\d+)m", text)
+    matches = re.findall(r"(?:proxy-body-size:|client_max_body_size) (\d+)m", text)
 
-    assert [int(size) * 1_048_576 for size in found] == [IntakeSettings().max_body]
+    assert [int(size) * 1_048_576 for size in matches] == [IntakeSettings().max_body]
 
 
 def test_the_proxy_of_the_guide_tells_the_name_that_the_browser_has_asked_for() -> None:
@@ -376,9 +376,9 @@ def test_the_guide_lists_every_extra() -> None:
 def commands_of_the_guide() -> Iterator[str]:
     for block in re.findall(r"^```sh\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL):
         for line in block.replace("\\\n", " ").splitlines():
-            found = re.search(r"(?:run --rm api|exec api boyd|-- boyd|bin/boyd) (.*)", line)
-            if found:
-                yield found[1]
+            match = re.search(r"(?:run --rm api|exec api boyd|-- boyd|bin/boyd) (.*)", line)
+            if match:
+                yield match[1]
 
 
 @pytest.mark.parametrize("line", list(commands_of_the_guide()))

@@ -99,7 +99,11 @@ def by_name(text: str) -> dict[str, Manifest]:
 
 
 def workloads(manifests: dict[str, Manifest]) -> list[Manifest]:
-    return [one for one in manifests.values() if one["kind"] in ("Deployment", "DaemonSet")]
+    return [
+        manifest
+        for manifest in manifests.values()
+        if manifest["kind"] in ("Deployment", "DaemonSet")
+    ]
 
 
 # What it renders
@@ -120,17 +124,17 @@ def test_every_manifest_fits_the_schema_of_kubernetes(
 @runs_helm
 @every_set
 def test_pods_run_what_exists_and_mount_what_exists(rendered: Any, name: str) -> None:
-    found = rendered(name)
-    configs = {one["metadata"]["name"] for one in found.values() if one["kind"] == "ConfigMap"}
-    for workload in workloads(found):
+    manifests = rendered(name)
+    configs = {one["metadata"]["name"] for one in manifests.values() if one["kind"] == "ConfigMap"}
+    for workload in workloads(manifests):
         pod = workload["spec"]["template"]["spec"]
         (container,) = pod["containers"]
         mounted = {v["configMap"]["name"] for v in pod["volumes"] if "configMap" in v}
         assert parses(container["args"])
         assert {one["name"] for one in container.get("env", ())} <= VARIABLES
         assert mounted <= configs | {SETS[name].get("agentConfigMap")}
-    assert set(found["ConfigMap-boyd-settings"]["data"]) <= VARIABLES
-    assert not [one for one in found.values() if one["kind"] == "Secret"]
+    assert set(manifests["ConfigMap-boyd-settings"]["data"]) <= VARIABLES
+    assert not [one for one in manifests.values() if one["kind"] == "Secret"]
 
 
 @runs_helm
@@ -171,8 +175,8 @@ def plain(manifest: Manifest) -> Manifest:
 @runs_helm
 def test_pods_are_replaced_when_the_agent_or_a_setting_changes(rendered: Any) -> None:
     def sums(name: str) -> set[str]:
-        pods = [one["spec"]["template"]["metadata"] for one in workloads(rendered(name))]
-        return {one["annotations"]["checksum/settings"] for one in pods}
+        pods = [workload["spec"]["template"]["metadata"] for workload in workloads(rendered(name))]
+        return {pod["annotations"]["checksum/settings"] for pod in pods}
 
     assert len(sums("default")) == len(sums("own agent")) == 1
     assert sums("default") != sums("own agent")
@@ -181,13 +185,13 @@ def test_pods_are_replaced_when_the_agent_or_a_setting_changes(rendered: Any) ->
 
 @runs_helm
 def test_an_agent_of_ones_own_comes_with_its_files(rendered: Any) -> None:
-    found = rendered("own agent")
+    manifests = rendered("own agent")
 
-    assert found["ConfigMap-boyd-agent"]["data"] == {
+    assert manifests["ConfigMap-boyd-agent"]["data"] == {
         "agent.toml": 'id = "shop"\n',
         "shop.py": "# {{ not a template }}\n",
     }
-    settings = found["ConfigMap-boyd-settings"]["data"]
+    settings = manifests["ConfigMap-boyd-settings"]["data"]
     assert settings["BOYD_LOG_LEVEL"] == "debug"
     assert settings["BOYD_LOG_FORMAT"] == "json"
 
@@ -221,22 +225,22 @@ def test_every_setting_that_is_a_secret_is_refused(tmp_path: Path) -> None:
 
 @runs_helm
 def test_values_reach_the_manifests(rendered: Any) -> None:
-    found = rendered("elsewhere")
-    pod = found["Deployment-boyd-api"]["spec"]["template"]["spec"]
+    manifests = rendered("elsewhere")
+    pod = manifests["Deployment-boyd-api"]["spec"]["template"]["spec"]
 
-    assert "ConfigMap-boyd-agent" not in found
-    assert "Deployment-boyd-act" not in found
-    assert "PodDisruptionBudget-boyd-act" not in found
+    assert "ConfigMap-boyd-agent" not in manifests
+    assert "Deployment-boyd-act" not in manifests
+    assert "PodDisruptionBudget-boyd-act" not in manifests
     # An autoscaler sets it.
-    assert "replicas" not in found["Deployment-boyd-worker"]["spec"]
+    assert "replicas" not in manifests["Deployment-boyd-worker"]["spec"]
     assert pod["containers"][0]["image"] == f"registry.example/boyd@sha256:{'0' * 64}"
     assert pod["imagePullSecrets"] == [{"name": "registry"}]
     assert pod["nodeSelector"] == {"pool": "boyd"}
     assert pod["tolerations"] == [{"key": "pool", "operator": "Exists"}]
-    (egress,) = found["NetworkPolicy-boyd-to-redis"]["spec"]["egress"]
+    (egress,) = manifests["NetworkPolicy-boyd-to-redis"]["spec"]["egress"]
     to = [{"podSelector": {"matchLabels": {"app": "redis"}}}]
     assert egress == {"ports": [{"port": 6380}], "to": to}
-    (outwards,) = found["NetworkPolicy-boyd-api-outwards"]["spec"]["egress"]
+    (outwards,) = manifests["NetworkPolicy-boyd-api-outwards"]["spec"]["egress"]
     assert outwards == {"to": [{"ipBlock": {"cidr": "198.51.100.0/24"}}]}
     assert not [name for name in rendered("open") if name.startswith("NetworkPolicy")]
 

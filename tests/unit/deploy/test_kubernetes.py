@@ -39,10 +39,10 @@ def read(path: Path) -> list[Manifest]:
 
 
 MANIFESTS: list[Manifest] = [
-    one
+    manifest
     for path in sorted(KUBERNETES.rglob("*.yaml"))
     if path.name != "kustomization.yaml"
-    for one in read(path)
+    for manifest in read(path)
 ]
 WORKLOADS = [one for one in MANIFESTS if one["kind"] in ("Deployment", "DaemonSet", "StatefulSet")]
 OURS = [one for one in WORKLOADS if one["metadata"]["name"] != "boyd-redis"]
@@ -341,12 +341,12 @@ def policies(workload: Manifest) -> list[Manifest]:
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=name_of)
 def test_nobody_is_reached_or_reaches_out_but_by_a_policy(workload: Manifest) -> None:
-    found = policies(workload)
+    manifests = policies(workload)
     name = workload["metadata"]["name"]
-    inwards = [rule for p in found for rule in p["spec"].get("ingress", ())]
-    names = {p["metadata"]["name"] for p in found}
+    inwards = [rule for p in manifests for rule in p["spec"].get("ingress", ())]
+    names = {p["metadata"]["name"] for p in manifests}
 
-    assert any(set(p["spec"]["policyTypes"]) == {"Ingress", "Egress"} for p in found)
+    assert any(set(p["spec"]["policyTypes"]) == {"Ingress", "Egress"} for p in manifests)
     assert bool(inwards) == (name in ("boyd-api", "boyd-redis"))
     assert ("boyd-outwards" in names) == (name in ("boyd-worker", "boyd-act", "boyd-host"))
     assert ("boyd-to-redis" in names) == (workload in OURS)
@@ -370,16 +370,16 @@ def rendered(folder: Path) -> list[Manifest]:
 @pytest.mark.long
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_an_overlay_renders_to_what_fits_and_refers_to_what_exists(overlay: str) -> None:
-    found = rendered(KUBERNETES / "overlays" / overlay)
+    manifests = rendered(KUBERNETES / "overlays" / overlay)
     schemas = pytest.importorskip("kubernetes_validate")
-    configs = {m["metadata"]["name"] for m in found if m["kind"] == "ConfigMap"}
-    for one in found:
+    configs = {m["metadata"]["name"] for m in manifests if m["kind"] == "ConfigMap"}
+    for one in manifests:
         if one["kind"] not in FOREIGN:
             schemas.validate(one, VERSIONS[-1], strict=True)
-    for workload in [m for m in found if m in WORKLOADS or "template" in m.get("spec", {})]:
+    for workload in [m for m in manifests if m in WORKLOADS or "template" in m.get("spec", {})]:
         mounted = {v["configMap"]["name"] for v in pod(workload)["volumes"] if "configMap" in v}
-        given = {e["configMapRef"]["name"] for e in container(workload).get("envFrom", ())}
-        assert mounted | given <= configs
+        names = {e["configMapRef"]["name"] for e in container(workload).get("envFrom", ())}
+        assert mounted | names <= configs
         assert "/" in container(workload)["image"] or "redis:" in container(workload)["image"]
 
 

@@ -319,9 +319,9 @@ def test_runs_are_found_by_their_filters_after_redis_has_forgotten_them(
     lab.client.flushall()
 
     assert before.next_cursor is not None
-    assert [one.id for one in archive.work.runs(50, priority="high").runs] == [urgent]
+    assert [run.id for run in archive.work.runs(50, priority="high").runs] == [urgent]
     assert archive.work.runs(50, priority="low").runs == []
-    assert {one.title for one in archive.work.runs(50).runs} == {"look", "see"}
+    assert {run.title for run in archive.work.runs(50).runs} == {"look", "see"}
     assert archive.work.run(urgent) is not None
 
 
@@ -336,7 +336,7 @@ def test_a_list_that_redis_has_whole_has_no_doubles_from_the_archive(
     cursor = None
     for _ in range(20):
         page = archive.work.runs(2, cursor)
-        found += [one.title for one in page.runs]
+        found += [run.title for run in page.runs]
         cursor = page.next_cursor
         if cursor is None:
             break
@@ -510,9 +510,9 @@ def test_a_database_that_knows_no_encoding_keeps_every_text(
     archive.copy()
     lab.client.flushall()
 
-    kept = archive.work.run(id)
-    assert kept is not None
-    assert kept.title == "Prüfe 日本 💥"
+    result = archive.work.run(id)
+    assert result is not None
+    assert result.title == "Prüfe 日本 💥"
     archive.close()
 
 

@@ -392,7 +392,7 @@ def test_an_investigation_is_a_trace_for_each_part_between_waits(case: Case) -> 
     assert f"{links['run'].span_id:x}" in CALLER
     assert links["approval"].trace_id == ids.trace(f"approval:{item.id}")
     assert links["before"].span_id == ids.span(f"investigation:{id}#1")
-    assert sum(int(str(one.attributes.get(names.INPUT_TOKENS, 0))) for one in part(2)) > 0
+    assert sum(int(str(span.attributes.get(names.INPUT_TOKENS, 0))) for span in part(2)) > 0
     check(spans)
 
 
@@ -453,14 +453,14 @@ def test_spans_are_sent_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
         received = sink.spans()
 
     assert len(sink.bodies) == 1
-    assert [replace(one, kind="internal") for one in _kept(lab)] == received
+    assert [replace(span, kind="internal") for span in _kept(lab)] == received
 
 
 def _kept(lab: Lab) -> list[Span]:
     lab.client.delete(Keys("test").traces)
     return [
-        replace(one, start=round(one.start), end=round(one.end), links=list(one.links))
-        for one in exported(lab)
+        replace(span, start=round(span.start), end=round(span.end), links=list(span.links))
+        for span in exported(lab)
     ]
 
 

@@ -17,7 +17,9 @@ def fact(subject: str, object: str, confidence: float = 1.0, predicate: str = "k
 
 
 def active(graph: MemoryGraph, *seeds: str, **options: Any) -> dict[str, float]:
-    return {one.symbol: one.confidence for one in activate(graph, seeds, **options)}
+    return {
+        activation.symbol: activation.confidence for activation in activate(graph, seeds, **options)
+    }
 
 
 def test_a_fact_is_followed_in_full_and_against_its_direction_at_half() -> None:
@@ -37,7 +39,10 @@ def test_a_way_is_worth_the_product_of_its_confidences_with_a_decay_per_hop() ->
 
 def test_a_symbol_has_the_worth_of_its_best_way_not_of_the_shortest() -> None:
     facts = [fact("a", "c", 0.2), fact("a", "b"), fact("b", "c"), fact("c", "d")]
-    found = {one.symbol: one for one in activate(MemoryGraph(facts), ["a"], max_depth=3)}
+    found = {
+        activation.symbol: activation
+        for activation in activate(MemoryGraph(facts), ["a"], max_depth=3)
+    }
 
     assert found["c"] == Activation("c", 0.7225, 2, facts[2])
     assert found["d"].confidence == pytest.approx(0.85**3)
@@ -64,7 +69,12 @@ def test_symbols_below_the_confidence_are_left_out_and_not_expanded() -> None:
 def test_the_best_come_first_ties_by_label_and_no_more_than_are_wanted() -> None:
     graph = MemoryGraph([fact("a", name, 0.5) for name in "edcb"] + [fact("a", "z")])
 
-    assert [one.symbol for one in activate(graph, ["a"], top_k=4)] == ["z", "b", "c", "d"]
+    assert [activation.symbol for activation in activate(graph, ["a"], top_k=4)] == [
+        "z",
+        "b",
+        "c",
+        "d",
+    ]
 
 
 def test_several_seeds_are_taken_together_and_are_not_among_the_results() -> None:

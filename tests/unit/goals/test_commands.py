@@ -65,7 +65,7 @@ def test_a_cycle_shows_every_phase_with_its_scores(cli: Cli, mind: ImaginaryMind
 def test_a_goal_is_added_once_while_it_is_active(cli: Cli, mind: ImaginaryMind) -> None:
     for _ in range(2):
         cli("agent", "cycle", "--goal", "Find mammals", "--priority", "200")
-    assert [(one.description, one.priority) for one in mind.goals.values()] == [
+    assert [(goal.description, goal.priority) for goal in mind.goals.values()] == [
         ("Find mammals", 200)
     ]
     mind.goals["g1"] = mind.goals["g1"].model_copy(update={"status": "Completed"})
@@ -106,9 +106,9 @@ def test_a_cycle_that_fails_ends_with_1(cli: Cli, mind: ImaginaryMind, act: Act)
 
 
 def test_a_cycle_is_data_too(cli: Cli, mind: ImaginaryMind) -> None:
-    found = cli.json("agent", "cycle", "--goal", "Find mammals")
-    assert (found["iteration"], found["goal"]["id"]) == (1, "g1")
-    assert found["decision"]["breakdown"] == SCORES
+    body = cli.json("agent", "cycle", "--goal", "Find mammals")
+    assert (body["iteration"], body["goal"]["id"]) == (1, "g1")
+    assert body["decision"]["breakdown"] == SCORES
     again = json.loads(cli("agent", "cycle", "--goal", "Find mammals", "--json"))
     assert again["decision"]["cycle"] == 2
 
@@ -177,7 +177,7 @@ def test_a_run_is_for_the_goals_that_are_named_and_so_is_its_exit_status(
     mind.add("older", priority=250)
     mind.acts = [Act("Completed", status="Completed"), Act("Failed", status="Failed")]
     shown = cli.result("agent", "run", "--goals", "new", "--max-cycles", "5")
-    assert [one for one in shown.stdout.splitlines() if one.startswith("cycle")] == [
+    assert [line for line in shown.stdout.splitlines() if line.startswith("cycle")] == [
         "cycle 1: new (g2)",
         "cycle 2: older (g1)",
     ]
@@ -244,8 +244,8 @@ def test_a_run_of_a_frozen_agent_says_so_at_once_and_what_lifts_it(
     )
     assert len(mind.results) == 1
     mind.acts = [Act(), FROZEN]
-    found = cli.result("agent", "run", "-o", "json").stdout.splitlines()
-    end = json.loads(found[-1])
+    lines = cli.result("agent", "run", "-o", "json").stdout.splitlines()
+    end = json.loads(lines[-1])
     assert (end["ending"], end["why"]) == ("frozen", "Actions are frozen: maintenance (by root)")
 
 
@@ -337,7 +337,7 @@ def test_a_run_is_a_line_of_json_for_each_cycle_and_one_for_the_end(
     mind.acts = [Act("Advanced"), Act("Completed", status="Completed")]
     shown = cli.result("agent", "run", "--goals", "a", "--json")
     *cycles, end = map(json.loads, shown.stdout.splitlines())
-    assert [one["decision"]["progress"] for one in cycles] == ["Advanced", "Completed"]
+    assert [cycle["decision"]["progress"] for cycle in cycles] == ["Advanced", "Completed"]
     assert (end["ending"], end["session"]["goals"]) == ("done", {"Completed": 1})
     assert "No active goals left" in shown.stderr
 

@@ -71,7 +71,7 @@ def test_the_most_important_goal_comes_first_and_ties_in_order() -> None:
     low, first, second = mind.goal("a", priority=1), mind.goal("b"), mind.goal("c")
     mind.ask("suspend_goal", {}, id=low)
 
-    assert [one["id"] for one in mind.ask("list_goals")[1]["goals"]] == [first, second, low]
+    assert [goal["id"] for goal in mind.ask("list_goals")[1]["goals"]] == [first, second, low]
     active = mind.ask("list_goals", query={"status": "Active"})[1]["goals"]
     assert [one["id"] for one in active] == [first, second]
 
@@ -84,7 +84,7 @@ def test_a_goal_is_put_off_taken_up_and_given_up() -> None:
     assert mind.ask("resume_goal", {}, id=goal)[1]["status"] == "Active"
     assert mind.ask("fail_goal", {}, id=goal)[1]["reason"] == "requested by tester"
     assert mind.ask("resume_goal", {}, id=goal)[0] == 409
-    assert [one.object for one in mind.facts.out(f"goal:{goal}")].count("status:failed") == 1
+    assert [triple.object for triple in mind.facts.out(f"goal:{goal}")].count("status:failed") == 1
 
 
 def test_a_goal_is_made_more_or_less_important_until_it_has_ended() -> None:
@@ -92,7 +92,7 @@ def test_a_goal_is_made_more_or_less_important_until_it_has_ended() -> None:
     goal = mind.goal("a")
 
     assert mind.ask("set_goal_priority", {"priority": 0}, id="1")[1]["priority"] == 0
-    assert [one.object for one in mind.facts.out(f"goal:{goal}")].count("priority:0") == 1
+    assert [triple.object for triple in mind.facts.out(f"goal:{goal}")].count("priority:0") == 1
     assert mind.ask("set_goal_priority", {"priority": 256}, id=goal)[0] == 422
     mind.ask("fail_goal", {}, id=goal)
     assert mind.ask("set_goal_priority", {"priority": 7}, id=goal)[0] == 409
@@ -134,8 +134,8 @@ def test_the_why_endpoint_returns_decisions_plan_and_relatives() -> None:
     told = mind.ask("why", id=goal)[1]
     child = told["children"][0]["id"]
 
-    assert [one["cycle"] for one in told["decisions"]] == sorted(
-        one["cycle"] for one in told["decisions"]
+    assert [decision["cycle"] for decision in told["decisions"]] == sorted(
+        decision["cycle"] for decision in told["decisions"]
     )
     assert told["plan"]["status"] == "Superseded"
     assert mind.ask("why", id=child)[1]["parent"]["id"] == goal
@@ -148,8 +148,8 @@ def test_cycles_are_listed_newest_first_or_by_iteration() -> None:
     every = mind.ask("cycles")[1]["cycles"]
 
     assert [one["cycle"] for one in every] == [3, 2, 1]
-    one = mind.ask("cycles", query={"iteration": str(results[1].iteration)})[1]["cycles"]
-    assert [found["cycle"] for found in one] == [2]
+    cycles = mind.ask("cycles", query={"iteration": str(results[1].iteration)})[1]["cycles"]
+    assert [found["cycle"] for found in cycles] == [2]
     assert mind.ask("cycles", query={"limit": "no"})[0] == 422
 
 
@@ -162,7 +162,9 @@ def test_memory_can_be_listed_consolidated_and_recalled() -> None:
     entries = mind.ask("show_memory", query={"limit": "2"})[1]["entries"]
     kept = mind.ask("consolidate_now", {})[1]
 
-    assert [one["id"] for one in entries] == sorted((one["id"] for one in entries), reverse=True)
+    assert [entry["id"] for entry in entries] == sorted(
+        (entry["id"] for entry in entries), reverse=True
+    )
     assert kept["consolidated"] > 0
     assert len(mind.ask("episodes")[1]["episodes"]) == kept["consolidated"]
     assert mind.ask("recall", query={"query": "whale", "topK": "2"})[1]["episodes"]
@@ -231,7 +233,7 @@ def test_a_graph_of_any_size_is_exported_part_by_part(monkeypatch: pytest.Monkey
     ]
     mind.facts.add(facts)
     parts = exported(mind)
-    read = [one for text in turtle.parts("".join(parts)) for one in turtle.read(text).triples]
+    read = [triple for text in turtle.parts("".join(parts)) for triple in turtle.read(text).triples]
 
     assert len(parts) > 10
     assert max(map(len, parts)) < 6000
@@ -291,6 +293,6 @@ def test_the_session_shows_its_size_and_fresh_replaces_it() -> None:
 
 def test_tools_are_listed_with_their_actions() -> None:
     mind = Mind(Tidier(), tools={"other:tidy": {"keywords": ["tidy"]}})
-    told = {one["name"]: one["action"] for one in mind.ask("tools")[1]["tools"]}
+    told = {tool["name"]: tool["action"] for tool in mind.ask("tools")[1]["tools"]}
 
     assert told == {**{one: f"goals:{one}" for one in PROFILES}, "other:tidy": "other:tidy"}

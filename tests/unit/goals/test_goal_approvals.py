@@ -36,7 +36,9 @@ class Desk:
 
     def waiting(self, approval_ids: Collection[str]) -> set[str]:
         self.asked.append("waiting")
-        known = (self.items[one] for one in approval_ids if one in self.items)
+        known = (
+            self.items[approval_id] for approval_id in approval_ids if approval_id in self.items
+        )
         return {one.id for one in known if one.status == "pending"}
 
 
@@ -60,9 +62,9 @@ def answer(
 
 def an_item(mind: Mind, approval_id: str, **fields: object) -> ApprovalItem:
     """The approval with other fields."""
-    found = mind.lab.store.approvals.get(approval_id)
-    assert found is not None
-    return found.patched(fields)
+    item = mind.lab.store.approvals.get(approval_id)
+    assert item is not None
+    return item.patched(fields)
 
 
 def the_decision(mind: Mind) -> ToolDecision:
@@ -167,7 +169,9 @@ def test_approvals_that_come_to_nothing_give_the_reason(
     [outcome] = approval_outcomes(mind.session, desk, TOOLBOX, MemoryGraph())
     after = record_outcome(mind.session, outcome, NOW, CONFIG)
 
-    assert [(one.progress, one.detail) for one in after.decisions] == [("Refused", detail)]
+    assert [(decision.progress, decision.detail) for decision in after.decisions] == [
+        ("Refused", detail)
+    ]
 
 
 def test_a_goal_asks_again_when_nobody_has_answered() -> None:
@@ -232,7 +236,9 @@ SHELL = "run the shell command `uptime` in a terminal"
 def asked(mind: Mind, cycles: int = 6) -> list[str]:
     """The approvals that so many cycles ask for."""
     results = [mind.cycle() for _ in range(cycles)]
-    return [found for one in results for done in one.action_results if (found := done.waits_for)]
+    return [
+        found for result in results for done in result.action_results if (found := done.waits_for)
+    ]
 
 
 def test_a_pending_approval_is_not_requested_again() -> None:
@@ -246,8 +252,8 @@ def test_a_pending_approval_is_not_requested_again() -> None:
 def test_the_session_tells_what_waits_until_somebody_has_answered_it() -> None:
     mind, goal = asking()
     id = approval(mind.cycle())
-    told = mind.ask("get_session")[1]["approvals"]
-    assert told == [{"tool": "shell_exec", "goal": goal, "approval": id}]
+    approvals = mind.ask("get_session")[1]["approvals"]
+    assert approvals == [{"tool": "shell_exec", "goal": goal, "approval": id}]
     answer(mind, id, "denied")
 
     assert the_decision(mind).progress == "Pending"
@@ -261,10 +267,10 @@ def test_subgoals_do_not_request_an_action_denied_to_their_parent() -> None:
     [id] = asked(mind, 2)
     answer(mind, id, "denied", "never")
     again = asked(mind, 30)
-    depths = {one.depth for one in mind.session.goals.values()}
+    depths = {goal.depth for goal in mind.session.goals.values()}
 
     assert depths == {0, 1}
-    assert [one for one in mind.session.goals.values() if one.depth and one.cycles_worked]
+    assert [goal for goal in mind.session.goals.values() if goal.depth and goal.cycles_worked]
     assert again == []
 
 
@@ -341,7 +347,9 @@ def test_two_approvals_of_one_tool_with_the_same_params_find_their_own_outcomes(
     mind.lab.deliver()
     mind.plugin.on_loop_start(mind.within(3))
 
-    assert [(one.cycle, one.progress, one.detail) for one in mind.session.decisions] == [
+    assert [
+        (decision.cycle, decision.progress, decision.detail) for decision in mind.session.decisions
+    ] == [
         (1, "NoChange", "nothing\n"),
         (2, "Refused", "denied by tester: once is enough"),
     ]
@@ -409,9 +417,9 @@ def test_only_what_was_answered_is_looked_up_and_all_that_waits_at_once() -> Non
     item = an_item(mind, approval(mind.cycle()))
     desk = Desk(*(item.patched({"id": id}) for id in ("a", "b", "c")))
     desk.items["b"] = item.patched({"id": "b", "status": "expired"})
-    found = approval_outcomes(pending("a", "b", "c", "b"), desk, TOOLBOX, MemoryGraph())
+    outcomes = approval_outcomes(pending("a", "b", "c", "b"), desk, TOOLBOX, MemoryGraph())
 
-    assert [(one.cycle, one.approval) for one in found] == [(2, "b"), (4, "b")]
+    assert [(one.cycle, one.approval) for one in outcomes] == [(2, "b"), (4, "b")]
     assert desk.asked == ["waiting", "get b"]
 
 

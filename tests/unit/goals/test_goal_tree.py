@@ -346,13 +346,13 @@ def test_a_goal_that_goes_on_after_its_sub_goals_can_be_put_off_with_the_rest() 
 def test_ancestors_are_returned_nearest_first() -> None:
     session, parent, [_, second, _] = family("alpha beta, gamma and alpha delta")
 
-    assert [one.id for one in above(session, session.goals[second])] == [parent]
+    assert [goal.id for goal in above(session, session.goals[second])] == [parent]
 
 
 def test_metadata_links_goals_both_ways() -> None:
     session, parent, [first, second] = family("a,b")
-    above = {(one.predicate, one.object) for one in metadata(session.goals[parent])}
-    under = {(one.predicate, one.object) for one in metadata(session.goals[first])}
+    above = {(triple.predicate, triple.object) for triple in metadata(session.goals[parent])}
+    under = {(triple.predicate, triple.object) for triple in metadata(session.goals[first])}
 
     assert above == {
         ("agent:has_description", "desc:a,b"),
@@ -369,12 +369,12 @@ def test_metadata_links_goals_both_ways() -> None:
         ("agent:has_criteria", "criteria:a"),
         ("agent:parent_goal", symbol(parent)),
     }
-    assert all(one.subject == symbol(parent) for one in metadata(session.goals[parent]))
-    assert all(one.is_metadata for one in metadata(session.goals[first]))
+    assert all(triple.subject == symbol(parent) for triple in metadata(session.goals[parent]))
+    assert all(triple.is_metadata for triple in metadata(session.goals[first]))
 
 
 def test_metadata_of_the_longest_goal_fits_the_graph() -> None:
-    assert max(len(one.object) for one in metadata(a_goal("x" * 2000))) == 1000
+    assert max(len(triple.object) for triple in metadata(a_goal("x" * 2000))) == 1000
 
 
 def test_only_what_is_active_or_put_off_is_open() -> None:

@@ -16,7 +16,7 @@ FOUR = "alpha beta gamma delta"
 
 def step(*findings: str, is_asked: bool = True, **fields: object) -> ToolStep:
     """A step that has found those texts."""
-    found = [StepFinding(lines=[one], is_asked=is_asked) for one in findings]
+    found = [StepFinding(lines=[finding], is_asked=is_asked) for finding in findings]
     known = {"cycle": 7, "tool": "look", "output": "", "findings": found}
     return ToolStep(**{**known, **fields})  # type: ignore[arg-type]
 
@@ -235,10 +235,10 @@ def test_a_goal_that_wants_something_done_is_known_by_its_verb(
 
 def test_a_goal_to_do_something_is_met_by_the_act_alone() -> None:
     goal = a_goal("Ingest the document /srv/gravity.txt")
-    said = judge(goal, step("ingest the document gravity txt"), CONFIG)
+    judgement = judge(goal, step("ingest the document gravity txt"), CONFIG)
     done = judge(goal, step(output="3 passages", is_act=True), CONFIG)
 
-    assert said == ([], [])
+    assert judgement == ([], [])
     assert is_met(goal, done.evidence)
     assert [(one.criterion, one.tool, one.text) for one in done.evidence] == [
         (goal.criteria, "look", "3 passages")

@@ -17,10 +17,10 @@ def books() -> Library:
 def test_the_passage_with_most_of_the_words_comes_first(books: Library) -> None:
     books.add("Whales", "The whale sings.\n\n" + "x " * 395 + "\n\nWhale songs are long.", "text")
     books.add("Birds", "A bird has songs, too.", "text")
-    found = books.search("long songs of a whale", 5)
+    hits = books.search("long songs of a whale", 5)
 
-    assert found[0].text == "Whale songs are long."
-    assert {one.title for one in found} == {"Whales", "Birds"}
+    assert hits[0].text == "Whale songs are long."
+    assert {one.title for one in hits} == {"Whales", "Birds"}
     assert len(books.search("songs", 1)) == 1
 
 

@@ -30,6 +30,6 @@ def known(graph: Graph, *labels: str) -> Graph:
 def test_labels_with_the_fewest_other_words_come_first(
     text: str, labels: list[str], expected: list[str] | None
 ) -> None:
-    found = find_mentions(known(MemoryGraph(), *labels), text, 10)
+    mentions = find_mentions(known(MemoryGraph(), *labels), text, 10)
 
-    assert found == (expected or ["Actions", "Action plan", "action plan b"])
+    assert mentions == (expected or ["Actions", "Action plan", "action plan b"])

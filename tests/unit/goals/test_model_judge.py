@@ -65,9 +65,9 @@ def test_the_model_says_that_a_goal_is_reached_answers_it_and_cites_the_step(
         {"criterion": CRITERIA, "cycle": 1, "tool": "kg_query", "text": "whale is-a mammal"}
     ]
     assert goal.reason == f"the criteria are met: {CRITERIA} by kg_query in cycle 1"
-    asked = json.loads(model.requests[0].body["messages"][-1]["content"])
-    assert (asked["goal"], asked["criteria"]) == (DESCRIPTION, [CRITERIA])
-    assert asked["latestStep"]["facts"] == "whale is-a mammal"
+    data = json.loads(model.requests[0].body["messages"][-1]["content"])
+    assert (data["goal"], data["criteria"]) == (DESCRIPTION, [CRITERIA])
+    assert data["latestStep"]["facts"] == "whale is-a mammal"
 
 
 def test_a_goal_whose_words_are_found_goes_on_if_the_model_says_that_it_is_not_reached(
@@ -82,7 +82,9 @@ def test_a_goal_whose_words_are_found_goes_on_if_the_model_says_that_it_is_not_r
     goal = mind.session.goals[goal.id]
     assert (goal.status, [one.cycle for one in goal.evidence]) == ("Completed", [1])
     earlier = json.loads(model.requests[1].body["messages"][-1]["content"])["earlierSteps"]
-    assert [(one["cycle"], one["tool"]) for one in earlier] == [(1, "kg_query")]
+    assert [(execution_entry["cycle"], execution_entry["tool"]) for execution_entry in earlier] == [
+        (1, "kg_query")
+    ]
 
 
 @pytest.mark.parametrize(

@@ -45,8 +45,12 @@ def test_a_cycle_that_finds_more_is_progress() -> None:
     goal = session.goals[id]
 
     assert (goal.cycles_worked, goal.last_progress_cycle, goal.matched) == (2, 2, ["alpha"])
-    assert [one.progress for one in session.decisions] == ["NoChange", "Advanced"]
-    assert [one.found for one in told(session, id, output="alpha").decisions] == [[], ["alpha"], []]
+    assert [decision.progress for decision in session.decisions] == ["NoChange", "Advanced"]
+    assert [decision.found for decision in told(session, id, output="alpha").decisions] == [
+        [],
+        ["alpha"],
+        [],
+    ]
     assert session.applied == 2
 
 
@@ -75,7 +79,7 @@ def test_words_that_never_meet_complete_no_goal() -> None:
     for word in FOUR.split():
         session = told(session, id, output=word)
 
-    assert [one.progress for one in session.decisions] == ["Advanced"] * 4
+    assert [decision.progress for decision in session.decisions] == ["Advanced"] * 4
     assert (session.goals[id].status, session.goals[id].evidence) == ("Active", [])
 
 
@@ -218,7 +222,7 @@ def test_an_answered_approval_is_applied_while_another_worker_holds_the_goal() -
     assert after.goals[id].used == {"reason": 1}
     assert after.goals[id].matched == ["alpha"]
     assert after.goals[id].owner == "another"
-    assert [one.progress for one in after.decisions] == ["Advanced"]
+    assert [decision.progress for decision in after.decisions] == ["Advanced"]
     assert apply_outcome(after, answer, NOW, CONFIG) is after
 
 
@@ -227,7 +231,7 @@ def test_a_step_of_the_plan_that_finds_nothing_is_no_progress() -> None:
     session = ensure_plan(session, id, ["knowledge"], has_knowledge=False)
     session = told(told(session, id, tool="kg_query"), id, tool="similarity_search")
 
-    assert [one.progress for one in session.decisions] == ["NoChange", "NoChange"]
+    assert [decision.progress for decision in session.decisions] == ["NoChange", "NoChange"]
     assert session.plans[id].status == "Completed"
     assert session.goals[id].last_progress_cycle == 0
 
@@ -254,7 +258,7 @@ def test_cycles_may_end_in_another_order_than_they_began_in() -> None:
     for cycle in (2, 1, 3):
         session = apply_outcome(session, outcome(cycle, id), NOW, CONFIG)
 
-    assert [one.cycle for one in session.decisions] == [1, 2, 3]
+    assert [decision.cycle for decision in session.decisions] == [1, 2, 3]
     assert (session.goals[id].cycles_worked, session.applied, session.cycle) == (3, 3, 3)
 
 
@@ -293,7 +297,7 @@ def test_only_the_last_decisions_are_remembered_and_older_cycles_are_over() -> N
     for cycle in (5, 3, 2, 4, 6):
         session = apply_outcome(session, outcome(cycle, id), NOW, config)
 
-    assert [one.cycle for one in session.decisions] == [4, 5, 6]
+    assert [decision.cycle for decision in session.decisions] == [4, 5, 6]
     for cycle in range(1, 7):
         assert check_outcome(session, outcome(cycle, id), config) == "duplicate"
 
@@ -321,7 +325,9 @@ def test_any_redelivery_in_any_order_counts_each_cycle_once(
         assert (after is session) == (check_outcome(session, said, CONFIG) is not None)
         session = after
 
-    worked = [one for one in session.decisions if one.progress not in (None, "Pending")]
+    worked = [
+        decision for decision in session.decisions if decision.progress not in (None, "Pending")
+    ]
     assert session.goals[id].cycles_worked == len(worked)
     assert sum(session.goals[id].used.values()) == len(session.decisions)
     check(session, CONFIG)

@@ -70,9 +70,9 @@ def test_a_cycle_leaves_one_record_and_what_it_was_about_in_memory() -> None:
     result = mind.cycle()
     session = mind.session
 
-    assert [(one.cycle, one.iteration, one.goal) for one in session.decisions] == [
-        (1, result.iteration, goal)
-    ]
+    assert [
+        (decision.cycle, decision.iteration, decision.goal) for decision in session.decisions
+    ] == [(1, result.iteration, goal)]
     kinds = [entry.kind for entry in session.memory]
     assert kinds == ["Observation", "Inference", "Decision", "Action"]
     assert result.decision
@@ -124,7 +124,7 @@ def test_without_a_goal_other_plugins_notice_nothing() -> None:
     result = Mind(watcher).cycle()
 
     assert result.situation is not None
-    assert [one.source for one in result.situation.assessments] == ["sight"]
+    assert [assessment.source for assessment in result.situation.assessments] == ["sight"]
     assert (result.situation.confidence, watcher.summary) == (0.5, "the sky is blue")
     assert result.observations == []
     assert result.decision is not None
@@ -142,7 +142,7 @@ def test_a_cycle_may_have_another_worker_for_each_of_its_steps() -> None:
             mind.lab.step()
     session = mind.session
 
-    assert [one.cycle for one in session.decisions] == [1, 2, 3]
+    assert [decision.cycle for decision in session.decisions] == [1, 2, 3]
     assert session.goals[goal].cycles_worked == 3
     assert (session.applied, session.goals[goal].owner) == (3, None)
     check(session, CONFIG)
@@ -201,11 +201,11 @@ def test_a_decision_that_is_repeated_is_the_same_and_remembered_once() -> None:
     situation = result.situation
     assert situation is not None
     mind.plugin.on_loop_start(mind.within(9))
-    found = [mind.plugin.choose(situation, mind.within(9)) for _ in range(2)]
+    choices = [mind.plugin.choose(situation, mind.within(9)) for _ in range(2)]
     entries = [one for one in mind.session.memory if one.source_cycle == 2]
 
-    assert found[0] == found[1]
-    assert [one.kind for one in entries].count("Decision") == 1
+    assert choices[0] == choices[1]
+    assert [entry.kind for entry in entries].count("Decision") == 1
 
 
 def test_an_end_that_is_repeated_is_taken_in_once() -> None:
@@ -237,7 +237,9 @@ def test_a_repeated_end_of_the_loop_repairs_the_graph(
 
 
 def said(mind: Mind, goal: str, predicate: str) -> list[str]:
-    return [one.object for one in mind.facts.out(f"goal:{goal}") if one.predicate == predicate]
+    return [
+        triple.object for triple in mind.facts.out(f"goal:{goal}") if triple.predicate == predicate
+    ]
 
 
 def test_the_graph_follows_what_becomes_of_goals_and_links_them_both_ways() -> None:
@@ -271,7 +273,12 @@ def test_after_the_last_cycle_there_is_no_other() -> None:
     mind.goal(DESCRIPTION, criteria=CRITERIA)
     decisions = [mind.cycle().decision for _ in range(4)]
 
-    assert [one is not None and one.is_no_op for one in decisions] == [False, False, True, True]
+    assert [decision is not None and decision.is_no_op for decision in decisions] == [
+        False,
+        False,
+        True,
+        True,
+    ]
     assert (mind.session.cycle, len(mind.session.decisions)) == (2, 2)
 
 
@@ -332,7 +339,7 @@ def test_an_action_the_shadow_discourages_runs_and_is_logged(
         mind.plugin.on_before_act(query, {"symbol": "mammal"}, mind.ctx)
         mind.plugin.on_before_act(shell, {"command": "uptime"}, mind.ctx)
 
-    assert [one.getMessage() for one in caplog.records] == [
+    assert [record.getMessage() for record in caplog.records] == [
         "the shadow advises against shell_exec (0.3): filesystem_write: it changes the host"
     ]
 
@@ -359,13 +366,13 @@ def test_the_options_say_what_the_psyche_begins_with_and_what_the_shadow_forbids
             mind.plugin.on_before_act(clean, {"line": forbidden}, mind.ctx)
     told = mind.ask("show_psyche")[1]["psyche"]
     assert (told["weights"]["explorer"], told["weights"]["sage"]) == (0.9, 0.7)
-    assert [one["name"] for one in told["shadow"]][-1] == "mine"
+    assert [pattern["name"] for pattern in told["shadow"]][-1] == "mine"
     assert mind.session.psyche is not None
     assert mind.session.psyche.weights["explorer"] == 0.9
 
 
 @pytest.mark.parametrize(
-    ("options", "why"),
+    ("options", "reason"),
     [
         ({"shadow": [{"name": "x"}]}, "needs triggers or a danger"),
         ({"archetypes": {"jester": 0.5}}, "archetypes"),
@@ -373,8 +380,8 @@ def test_the_options_say_what_the_psyche_begins_with_and_what_the_shadow_forbids
         ({"consolidate_above": 0.4}, "consolidate_down_to is greater"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(options: dict[str, Any], why: str) -> None:
-    with pytest.raises(PluginError, match=why):
+def test_options_that_make_no_sense_are_refused(options: dict[str, Any], reason: str) -> None:
+    with pytest.raises(PluginError, match=reason):
         Goals(**options)
 
 
@@ -425,7 +432,7 @@ def test_an_action_stopped_by_a_guard_fails_no_plan(stage: str) -> None:
         mind.lab.run()
     session = mind.session
 
-    assert [one.progress for one in session.decisions] == [None] * 4
+    assert [decision.progress for decision in session.decisions] == [None] * 4
     assert (session.goals[goal].status, session.goals[goal].failed_plans) == ("Active", 0)
 
 
@@ -477,7 +484,7 @@ def test_an_action_of_another_plugin_is_chosen_by_its_profile() -> None:
     assert result.decision is not None
     options = [result.decision, *(result.decision.alternatives or [])]
 
-    assert "others:clean" in [one.action for one in options]
+    assert "others:clean" in [option.action for option in options]
 
 
 def test_an_action_of_another_plugin_is_given_what_its_profile_says() -> None:
@@ -488,7 +495,11 @@ def test_an_action_of_another_plugin_is_given_what_its_profile_says() -> None:
     result = mind.cycle()
 
     assert result.trace is not None
-    given = [one.params for one in candidates(mind, goal) if one.action == "others:start"]
+    given = [
+        candidate.params
+        for candidate in candidates(mind, goal)
+        if candidate.action == "others:start"
+    ]
     assert given == [{"folder": "/srv"}]
     assert result.action_results[0].output == "started /srv"
     assert mind.session.goals[goal].status == "Completed"
@@ -508,7 +519,7 @@ def candidates(mind: Mind, goal: str) -> list[Decision]:
 
 
 @pytest.mark.parametrize(
-    ("params", "why"),
+    ("params", "reason"),
     [
         ({}, "'folder' is a required property"),
         ({"folder": 4711}, 'folder: expected type "string"'),
@@ -517,10 +528,10 @@ def candidates(mind: Mind, goal: str) -> list[Decision]:
     ],
 )
 def test_params_that_do_not_fit_the_action_keep_the_agent_from_starting(
-    params: dict[str, Any], why: str
+    params: dict[str, Any], reason: str
 ) -> None:
     place = 'goals.*tools."others:start".params: '
-    with pytest.raises(PluginError, match=f"{place}.*{why}") as refused:
+    with pytest.raises(PluginError, match=f"{place}.*{reason}") as refused:
         Mind(Others(), tools={"others:start": {"keywords": ["save"], "params": params}})
     assert "4711" not in str(refused.value)
     assert "hunter2" not in str(refused.value)
@@ -534,16 +545,16 @@ def test_a_profile_may_be_written_in_python() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tool", "why"),
+    ("tool", "reason"),
     [
         ("others:clear", "no action 'others:clear'; the nearest ones are others:clean, "),
         ("kg_mutat", "no action 'goals:kg_mutat'; the nearest ones are goals:kg_mutate, "),
     ],
 )
 def test_a_profile_of_an_action_that_is_not_there_keeps_the_agent_from_starting(
-    tool: str, why: str
+    tool: str, reason: str
 ) -> None:
-    with pytest.raises(PluginError, match=f'tools."{tool}": the agent has {why}'):
+    with pytest.raises(PluginError, match=f'tools."{tool}": the agent has {reason}'):
         Mind(Others(), tools={tool: {"keywords": ["clean"], "params": {"folder": 1}}})
 
 
@@ -570,9 +581,11 @@ def test_recalled_episodes_are_summarised_briefly() -> None:
     mind.ask("consolidate_now", {})
     situation = mind.cycle().situation
     assert situation is not None
-    [said] = [one for one in situation.assessments if one.source == "goals:episodic"]
+    [said] = [
+        assessment for assessment in situation.assessments if assessment.source == "goals:episodic"
+    ]
 
-    assert any("xxx" in one for one in said.findings)
+    assert any("xxx" in finding for finding in said.findings)
     assert max(map(len, said.findings)) <= 100
 
 
@@ -590,14 +603,14 @@ def test_episodes_say_what_tools_have_found_and_name_symbols_that_facts_are_abou
     mind = Mind(stall_threshold=50)
     episodes = learned(mind)
     symbols = {symbol for episode in episodes for symbol in episode.learnings}
-    said = [episode.summary for episode in episodes]
+    summaries = [episode.summary for episode in episodes]
 
     assert {"whale", "mammal", "animal", "krill"} <= symbols
     assert all(mind.facts.degrees([*symbols]).values())
-    assert any(one.startswith("came to mind: ") for one in said)
-    assert any(one.startswith("reason: (triple ") for one in said), said
-    assert len(set(said)) == len(said)
-    assert not [one for one in said if re.match(r"Cycle|Decide|Orient|Tool result", one)]
+    assert any(one.startswith("came to mind: ") for one in summaries)
+    assert any(one.startswith("reason: (triple ") for one in summaries), summaries
+    assert len(set(summaries)) == len(summaries)
+    assert not [one for one in summaries if re.match(r"Cycle|Decide|Orient|Tool result", one)]
 
 
 def test_later_cycles_use_facts_learned_earlier() -> None:
@@ -606,7 +619,9 @@ def test_later_cycles_use_facts_learned_earlier() -> None:
     mind.goal("xyzzy and Find", criteria=CRITERIA, priority=255)
     situation = mind.cycle().situation
     assert situation is not None
-    [seen] = [one for one in situation.assessments if one.source == "goals:knowledge"]
+    [seen] = [
+        assessment for assessment in situation.assessments if assessment.source == "goals:knowledge"
+    ]
 
     assert "whale is-a mammal" in seen.findings
 
@@ -639,7 +654,7 @@ def test_the_same_call_is_not_made_three_times_in_a_row() -> None:
     mind.goal("zorb", criteria=CRITERIA)
     for _ in range(30):
         mind.cycle()
-    calls = [(one.tool, one.params_digest) for one in mind.session.decisions]
+    calls = [(decision.tool, decision.params_digest) for decision in mind.session.decisions]
 
     assert len({tool for tool, _ in calls}) > 1
     assert not [n for n in range(len(calls) - 2) if calls[n] == calls[n + 1] == calls[n + 2]]
@@ -775,8 +790,8 @@ def test_an_old_session_is_gone_on_with_and_keeps_what_was_learned_since() -> No
     for _ in range(2):
         mind.ask("begin_session", {"fresh": True})
     since = learned(mind)
-    told = mind.ask("list_sessions")[1]["sessions"]
-    assert [(one["id"], one["current"], one["cycle"]) for one in told] == [
+    sessions = mind.ask("list_sessions")[1]["sessions"]
+    assert [(one["id"], one["current"], one["cycle"]) for one in sessions] == [
         ("3", True, 9),
         ("2", False, 0),
         ("1", False, 1),
@@ -790,7 +805,12 @@ def test_an_old_session_is_gone_on_with_and_keeps_what_was_learned_since() -> No
     assert mind.session.cycle == 2
     assert mind.ask("begin_session", {"id": "1"}) == (201, {"id": "1"})
     assert mind.ask("begin_session", {}) == (201, {"id": "4"})
-    assert [one["id"] for one in mind.ask("list_sessions")[1]["sessions"]] == ["4", "1", "3", "2"]
+    assert [session["id"] for session in mind.ask("list_sessions")[1]["sessions"]] == [
+        "4",
+        "1",
+        "3",
+        "2",
+    ]
 
 
 @pytest.mark.parametrize(("id", "status"), [("7", 404), ("x", 422), ("", 422)])
@@ -810,8 +830,8 @@ def test_goals_in_focus_and_their_subgoals_come_before_those_of_higher_priority(
         mind.cycle()
     session = mind.session
 
-    assert [session.goals[one.goal].depth for one in session.decisions] == [0, 1, 1]
-    assert high not in [one.goal for one in session.decisions]
+    assert [session.goals[decision.goal].depth for decision in session.decisions] == [0, 1, 1]
+    assert high not in [decision.goal for decision in session.decisions]
     told = mind.ask("list_goals", query={"status": "Active"})[1]["goals"]
     assert told[-1]["id"] == high
     mind.ask("set_focus", {"goals": []})
@@ -859,6 +879,6 @@ def test_a_cycle_costs_as_many_round_trips_however_much_is_known(
 
 def test_a_replay_can_tell_what_an_idle_iteration_comes_to() -> None:
     record = Lab(Agent("test", plugins=[Goals()])).run()
-    found = judge(Shadow(Agent("test", plugins=[Goals()])), record)
+    judgement = judge(Shadow(Agent("test", plugins=[Goals()])), record)
 
-    assert (found.why, found.differences) == (None, [])
+    assert (judgement.why, judgement.differences) == (None, [])

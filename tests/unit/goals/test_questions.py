@@ -47,11 +47,11 @@ def test_a_part_does_not_ask_what_the_goal_above_has_asked() -> None:
     for _ in range(10):
         mind.cycle()
     session = mind.session
-    asked = mind.ask("questions")[1]["questions"]
+    questions = mind.ask("questions")[1]["questions"]
 
     assert session.goals[whole].children
-    assert [one["goal"] for one in asked] == [whole]
-    mind.ask("answer_question", {"text": "krill is small"}, id=asked[0]["id"])
+    assert [one["goal"] for one in questions] == [whole]
+    mind.ask("answer_question", {"text": "krill is small"}, id=questions[0]["id"])
     done = [mind.session.goals[one] for one in (whole, *session.goals[whole].children)]
     assert {(one.tool, one.text) for goal in done for one in goal.evidence} == {
         ("user_interact", "krill is small")
@@ -134,39 +134,39 @@ def test_a_question_is_answered_by_a_beginning_of_its_id() -> None:
 def test_questions_of_an_old_session_and_of_ended_goals_follow_nobody() -> None:
     mind, goal = asking()
     mind.cycle()
-    assert [one["goal"] for one in mind.ask("get_session")[1]["questions"]] == [goal]
+    assert [question["goal"] for question in mind.ask("get_session")[1]["questions"]] == [goal]
     mind.ask("fail_goal", {}, id=goal)
     assert mind.ask("get_session")[1].get("questions", []) == []
     other = mind.goal("plugh", criteria=CRITERIA)
     mind.cycle()
-    assert [one["goal"] for one in mind.ask("get_session")[1]["questions"]] == [other]
+    assert [question["goal"] for question in mind.ask("get_session")[1]["questions"]] == [other]
     mind.ask("begin_session", {})
 
     assert mind.ask("get_session")[1].get("questions", []) == []
-    assert [one["goal"] for one in mind.ask("questions")[1]["questions"]] == [goal, other]
+    assert [question["goal"] for question in mind.ask("questions")[1]["questions"]] == [goal, other]
 
 
 def test_the_same_is_asked_once_as_long_as_it_waits() -> None:
-    asked = Questions(Mind().ctx.state)
-    first = asked.ask("g", "why?", NOW)
+    questions = Questions(Mind().ctx.state)
+    first = questions.ask("g", "why?", NOW)
 
-    assert asked.ask("g", "why?", NOW).id == first.id
-    assert asked.ask("h", "why?", NOW).id != first.id
-    asked.answer(first.id, "because", "ann", NOW)
-    assert asked.ask("g", "why?", NOW).id != first.id
+    assert questions.ask("g", "why?", NOW).id == first.id
+    assert questions.ask("h", "why?", NOW).id != first.id
+    questions.answer(first.id, "because", "ann", NOW)
+    assert questions.ask("g", "why?", NOW).id != first.id
 
 
 def test_of_too_many_questions_those_with_an_answer_go_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sessions, "MOST", 3)
-    asked = Questions(Mind().ctx.state)
-    made = [asked.ask("g", f"{number}?", later(number)) for number in range(3)]
-    asked.answer(made[1].id, "yes", "ann", NOW)
-    asked.ask("g", "3?", later(3))
-    asked.ask("g", "4?", later(4))
+    questions = Questions(Mind().ctx.state)
+    made = [questions.ask("g", f"{number}?", later(number)) for number in range(3)]
+    questions.answer(made[1].id, "yes", "ann", NOW)
+    questions.ask("g", "3?", later(3))
+    questions.ask("g", "4?", later(4))
 
-    assert [one.text for one in asked.all()] == ["2?", "3?", "4?"]
+    assert [one.text for one in questions.all()] == ["2?", "3?", "4?"]
 
 
 def test_a_goal_whose_question_is_forgotten_no_longer_waits() -> None:
@@ -184,6 +184,6 @@ def test_a_question_by_hand_belongs_to_no_goal() -> None:
     params = mind.lab.agent.host.actions["goals:user_interact"].params
     assert params is not None
     mind.plugin.user_interact(params(question="By hand?"), mind.ctx)
-    found = mind.ask("questions")[1]["questions"]
+    questions = mind.ask("questions")[1]["questions"]
 
-    assert [one.get("goal") is None for one in found] == [False, True]
+    assert [one.get("goal") is None for one in questions] == [False, True]

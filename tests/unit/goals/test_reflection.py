@@ -20,7 +20,7 @@ def reported(session: GoalSession, cycle: int = 5) -> tuple[GoalSession, Reflect
 
 
 def kinds(report: ReflectionReport) -> list[tuple[str, int | None]]:
-    return [(one.kind, one.priority) for one in report.adjustments]
+    return [(adjustment.kind, adjustment.priority) for adjustment in report.adjustments]
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_advice_is_remembered_with_the_goals_it_concerns() -> None:
     )
     session = remembering(*[0.1] * 5, session=session)
     _, episodes = consolidate(session, {}, 9, later(9), CONFIG, on_demand=True)
-    assert [one.summary[:20] for one in episodes] == ["Advice after cycle 5"]
+    assert [episode.summary[:20] for episode in episodes] == ["Advice after cycle 5"]
 
 
 def test_the_psyche_evolves_with_it() -> None:

@@ -16,7 +16,7 @@ def fact(subject: str, predicate: str, object: str, confidence: float = 1.0) -> 
 
 
 def inferred(*facts: Triple) -> dict[tuple[str, str, str], float]:
-    found = [one.triple for one in infer(MemoryGraph(facts))]
+    found = [inference.triple for inference in infer(MemoryGraph(facts))]
     return {(one.subject, one.predicate, one.object): one.confidence for one in found}
 
 
@@ -73,9 +73,9 @@ def test_it_ends_when_nothing_new_follows() -> None:
 
 def test_an_iteration_takes_one_step_from_all_that_was_known_before() -> None:
     chain = [fact(f"{n}", "is-a", f"{n + 1}") for n in range(4)]
-    found = infer(MemoryGraph(chain), max_iterations=1)
+    inferences = infer(MemoryGraph(chain), max_iterations=1)
 
-    assert [(one.triple.subject, one.triple.object) for one in found] == [
+    assert [(one.triple.subject, one.triple.object) for one in inferences] == [
         *[("0", "2"), ("1", "3"), ("2", "4")],
     ]
 
@@ -115,7 +115,7 @@ def test_a_fact_says_which_rule_it_comes_from() -> None:
 def test_facts_below_the_confidence_are_not_inferred() -> None:
     graph = MemoryGraph([fact("a", "similar-to", "b", 0.1), fact("c", "similar-to", "d", 0.09)])
 
-    assert [one.triple.subject for one in infer(graph)] == ["b"]
+    assert [inference.triple.subject for inference in infer(graph)] == ["b"]
     assert infer(graph, min_confidence=0.2) == []
 
 
@@ -123,10 +123,10 @@ def test_no_more_than_a_thousand_facts_follow_at_once_the_surest_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     facts = [fact(f"a{n:04}", "similar-to", f"b{n:04}", 1 - n / 10_000) for n in range(1200)]
-    found = infer(MemoryGraph(facts))
+    inferences = infer(MemoryGraph(facts))
 
     assert reasoning.MOST_NEW == 1000
-    assert [one.triple.object for one in found] == [f"a{n:04}" for n in range(1000)]
+    assert [one.triple.object for one in inferences] == [f"a{n:04}" for n in range(1000)]
 
 
 def test_the_graph_is_read_once_for_each_predicate_and_not_changed() -> None:

@@ -139,18 +139,18 @@ def test_without_a_psyche_or_an_archetype_nothing_leans() -> None:
 
 
 def test_without_knowledge_only_the_graph_is_asked_and_gaps_are_looked_for() -> None:
-    found = ranked(Outlook(goal(), knowledge=[STATUS]))
+    ranking = ranked(Outlook(goal(), knowledge=[STATUS]))
 
-    assert list(found) == ["kg_query", "gap_analysis"]
-    assert found["kg_query"].score.base == 0.80
-    assert found["kg_query"].params == {"symbol": "goal:1", "direction": "both"}
+    assert list(ranking) == ["kg_query", "gap_analysis"]
+    assert ranking["kg_query"].score.base == 0.80
+    assert ranking["kg_query"].params == {"symbol": "goal:1", "direction": "both"}
 
 
 def test_the_base_scores_of_core_tools_depend_on_what_is_known() -> None:
     outlook = Outlook(goal(), knowledge=[MARS], inferred=["Phobos"], episodes=[episode()])
-    found = ranked(outlook)
+    ranking = ranked(outlook)
 
-    assert {tool: found[tool].score.base for tool in list(PROFILES)[:5]} == {
+    assert {tool: ranking[tool].score.base for tool in list(PROFILES)[:5]} == {
         "kg_query": 0.40,
         "kg_mutate": 0.70,
         "memory_recall": 0.55,
@@ -169,23 +169,23 @@ def test_the_core_tools_get_their_parameters_from_what_is_known() -> None:
         episodes=learned,
         outgoing={"Sun": 3, "Jupiter": 2},
     )
-    found = ranked(outlook)
+    ranking = ranked(outlook)
 
-    assert found["kg_query"].params["symbol"] == "Jupiter"
-    assert found["kg_mutate"].params == {
+    assert ranking["kg_query"].params["symbol"] == "Jupiter"
+    assert ranking["kg_mutate"].params == {
         "subject": "goal:1",
         "predicate": "related-to",
         "object": "Jupiter",
         "confidence": 0.7,
     }
-    assert found["memory_recall"].params == {
+    assert ranking["memory_recall"].params == {
         "query_symbols": ["Phobos", "Deimos", "Mars"],
         "top_k": 3,
     }
-    assert found["reason"].params == {
+    assert ranking["reason"].params == {
         "expression": '(triple "Mars (planet)" part-of "Solar System")'
     }
-    assert found["similarity_search"].params == {"symbol": "goal:1", "top_k": 5}
+    assert ranking["similarity_search"].params == {"symbol": "goal:1", "top_k": 5}
 
 
 def test_facts_added_by_kg_mutate_lead_to_no_inferences() -> None:
@@ -210,7 +210,7 @@ def test_notes_about_goals_do_not_count_as_knowledge() -> None:
 def test_each_time_that_it_reasons_it_takes_the_next_fact() -> None:
     up = Triple(subject="Jupiter", predicate="is-a", object="Planet")
     outlooks = [Outlook(goal(used={"reason": n}), knowledge=[MARS, up]) for n in range(3)]
-    first, second, third = (ranked(one)["reason"].params for one in outlooks)
+    first, second, third = (ranked(outlook)["reason"].params for outlook in outlooks)
 
     assert (first, second) == (third, {"expression": "(triple Jupiter is-a Planet)"})
 
@@ -220,9 +220,9 @@ def test_nothing_is_to_be_added_to_the_graph_when_all_is_connected() -> None:
 
 
 def test_an_episode_without_learnings_is_recalled_by_the_goal() -> None:
-    found = ranked(Outlook(goal(), episodes=[episode()]))
+    ranking = ranked(Outlook(goal(), episodes=[episode()]))
 
-    assert found["memory_recall"].params["query_symbols"] == ["goal:1"]
+    assert ranking["memory_recall"].params["query_symbols"] == ["goal:1"]
 
 
 def near(monkeypatch: pytest.MonkeyPatch, value: float) -> None:
@@ -254,10 +254,10 @@ def test_thresholds_are_strict_and_chance_is_not_enough(
 
 def test_the_base_is_similarity_times_the_multiplier(monkeypatch: pytest.MonkeyPatch) -> None:
     near(monkeypatch, 0.6)
-    found = ranked(Outlook(goal()))
+    ranking = ranked(Outlook(goal()))
 
-    assert found["library_search"].score.base == pytest.approx(0.48)
-    assert found["file_io"].score.base == pytest.approx(0.45)
+    assert ranking["library_search"].score.base == pytest.approx(0.48)
+    assert ranking["file_io"].score.base == pytest.approx(0.45)
 
 
 @pytest.mark.parametrize(
@@ -314,17 +314,17 @@ def test_other_plugins_may_have_tools_too_and_tie_by_name(
     logs = ToolProfile(name="disk:archive", keywords=("disk", "clean", "space"))
     outlook = Outlook(goal("clean the disk until there is space"))
 
-    found = [one.tool for one in rank(outlook, [disk, logs])]
+    tools = [one.tool for one in rank(outlook, [disk, logs])]
 
-    assert found == ["disk:archive", "disk:clean"]
+    assert tools == ["disk:archive", "disk:clean"]
 
 
 def test_when_nothing_fits_the_graph_is_asked_about_the_goal() -> None:
-    found = rank(Outlook(goal()), [PROFILES["shell_exec"]])
+    ranking = rank(Outlook(goal()), [PROFILES["shell_exec"]])
 
-    assert [one.tool for one in found] == ["kg_query"]
-    assert found[0].params == {"symbol": "goal:1", "direction": "both"}
-    assert found[0].score.total == 0.0
+    assert [one.tool for one in ranking] == ["kg_query"]
+    assert ranking[0].params == {"symbol": "goal:1", "direction": "both"}
+    assert ranking[0].score.total == 0.0
 
 
 def test_candidates_are_the_best_first() -> None:

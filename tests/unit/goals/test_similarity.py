@@ -26,10 +26,10 @@ SKY = MemoryGraph(
 
 
 def test_symbols_are_ranked_by_shared_neighbours() -> None:
-    found = similar(SKY, "Mars")
+    matches = similar(SKY, "Mars")
 
-    assert [one.symbol for one in found] == ["Venus", "Halley"]
-    assert found[0].similarity == pytest.approx(0.5 + 0.5 * 10 / (16 * 11) ** 0.5)
+    assert [one.symbol for one in matches] == ["Venus", "Halley"]
+    assert matches[0].similarity == pytest.approx(0.5 + 0.5 * 10 / (16 * 11) ** 0.5)
 
 
 def test_a_neighbour_without_shared_facts_is_not_similar() -> None:
@@ -39,10 +39,12 @@ def test_a_neighbour_without_shared_facts_is_not_similar() -> None:
 def test_the_same_in_all_but_the_label_is_nearly_1_and_ties_go_by_label() -> None:
     graph = MemoryGraph(facts(*[f"{name} orbits Sun" for name in "cbad"]))
 
-    found = similar(graph, "a", top_k=2)
+    matches = similar(graph, "a", top_k=2)
 
-    assert [one.symbol for one in found] == ["b", "c"]
-    assert found[0].similarity == found[1].similarity == pytest.approx(0.5 + 0.5 * 5 / 6, abs=0.1)
+    assert [one.symbol for one in matches] == ["b", "c"]
+    assert (
+        matches[0].similarity == matches[1].similarity == pytest.approx(0.5 + 0.5 * 5 / 6, abs=0.1)
+    )
 
 
 def test_words_of_labels_count() -> None:

@@ -53,7 +53,7 @@ def test_a_fact_is_added_with_where_it_comes_from() -> None:
     mind = Mind()
     use(mind, "kg_mutate", subject="a", predicate="b", object="c")
 
-    assert [one.source for one in mind.facts.out("a")] == ["agent:a"]
+    assert [triple.source for triple in mind.facts.out("a")] == ["agent:a"]
     assert use(mind, "kg_mutate", subject="a", predicate="b", object="c").endswith("already known")
 
 
@@ -62,7 +62,7 @@ def test_a_fact_that_is_added_is_spelled_as_rules_and_imports_spell_it() -> None
     use(mind, "kg_mutate", subject="wheel", predicate="isPartOf", object="axle")
     use(mind, "kg_mutate", subject="axle", predicate="part_of", object="cart")
 
-    assert [one.predicate for one in mind.facts.out("wheel")] == ["part-of"]
+    assert [triple.predicate for triple in mind.facts.out("wheel")] == ["part-of"]
     assert '"wheel" -> part-of -> "cart"' in use(mind, "infer_rules")
     assert use(mind, "kg_mutate", subject="wheel", predicate="part of", object="axle") == (
         '"wheel" -> part-of -> "axle"  [0.80] was already known'

@@ -28,10 +28,10 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_a_file_is_read_by_its_relative_and_its_absolute_path(root: Path) -> None:
-    found = Files([root])
+    files = Files([root])
 
-    assert found.read("a.txt") == found.read(str(root / "a.txt")) == "hello"
-    assert found.names(".") == ["a.txt", "sub"]
+    assert files.read("a.txt") == files.read(str(root / "a.txt")) == "hello"
+    assert files.names(".") == ["a.txt", "sub"]
 
 
 def test_a_folder_that_is_named_by_a_link_is_allowed(root: Path, tmp_path: Path) -> None:
@@ -48,13 +48,13 @@ def test_a_folder_that_is_named_by_a_link_is_allowed(root: Path, tmp_path: Path)
 )
 def test_paths_outside_the_roots_are_refused(path: str, root: Path, tmp_path: Path) -> None:
     named = path.format(outside=tmp_path / "secret.txt", root=root)
-    found = Files([root])
+    files = Files([root])
 
-    assert not found.allows(named)
+    assert not files.allows(named)
     with pytest.raises(ValueError, match=r"is in none|must not contain|null"):
-        found.read(named)
+        files.read(named)
     with pytest.raises(ValueError, match=r"is in none|must not contain|null"):
-        found.write(named, "x")
+        files.write(named, "x")
 
 
 def test_without_a_folder_nothing_is_allowed() -> None:
@@ -65,16 +65,16 @@ def test_without_a_folder_nothing_is_allowed() -> None:
 def test_links_are_not_followed_anywhere_on_the_way(root: Path, tmp_path: Path) -> None:
     (root / "file").symlink_to(tmp_path / "secret.txt")
     (root / "out").symlink_to(tmp_path)
-    found = Files([root])
+    files = Files([root])
 
     for path in ("file", "out/secret.txt"):
         with pytest.raises(OSError, match=ANY_LINK):
-            found.read(path)
+            files.read(path)
     for path in ("file", "out/new.txt"):
         with pytest.raises((OSError, ValueError), match=ANY):
-            found.write(path, "x")
+            files.write(path, "x")
     with pytest.raises(OSError, match=ANY_LINK):
-        found.names("out")
+        files.names("out")
     assert (tmp_path / "secret.txt").read_text() == "secret"
     assert not (tmp_path / "new.txt").exists()
 
@@ -117,7 +117,7 @@ def test_pipes_sockets_and_folders_are_no_files_and_nobody_waits_for_them(root: 
             Files([root]).read(name)
         with pytest.raises((OSError, ValueError), match=ANY):
             Files([root]).write(name, "x")
-    assert sorted(one.name for one in root.iterdir()) == ["a.txt", "pipe", "socket", "sub"]
+    assert sorted(path.name for path in root.iterdir()) == ["a.txt", "pipe", "socket", "sub"]
 
 
 def test_devices_are_no_files() -> None:
@@ -160,7 +160,7 @@ def test_a_file_is_replaced_and_keeps_its_permissions(root: Path) -> None:
     assert Files([root]).write("a.txt", "grüße") == 7
     assert (root / "a.txt").read_text() == "grüße"
     assert (root / "a.txt").stat().st_mode & 0o777 == 0o640
-    assert sorted(one.name for one in root.iterdir()) == ["a.txt", "sub"]
+    assert sorted(path.name for path in root.iterdir()) == ["a.txt", "sub"]
 
 
 def test_a_write_that_fails_leaves_everything_as_it_was(
@@ -172,7 +172,7 @@ def test_a_write_that_fails_leaves_everything_as_it_was(
     monkeypatch.setattr(os, "fsync", failing)
     with pytest.raises(OSError, match="disk full"):
         Files([root]).write("a.txt", "new")
-    assert sorted(one.name for one in root.iterdir()) == ["a.txt", "sub"]
+    assert sorted(path.name for path in root.iterdir()) == ["a.txt", "sub"]
     assert (root / "a.txt").read_text() == "hello"
 
 
@@ -208,22 +208,22 @@ def mind(root: Path) -> Mind:
 
 def test_to_write_a_file_a_person_is_asked(mind: Mind, root: Path) -> None:
     file_io = mind.lab.agent.host.actions["goals:file_io"]
-    asked = Decision(
+    decision = Decision(
         action=file_io.id,
         params={"action": "write", "path": "a.txt", "content": "x"},
         rationale="because",
         confidence=1.0,
     )
 
-    assert mind.plugin.on_decide(asked, file_io) == {"requires_approval": True}
-    assert mind.plugin.on_decide(asked.patched({"params": {"path": "a.txt"}}), file_io) is None
+    assert mind.plugin.on_decide(decision, file_io) == {"requires_approval": True}
+    assert mind.plugin.on_decide(decision.patched({"params": {"path": "a.txt"}}), file_io) is None
 
 
 def test_a_goal_that_names_a_file_reads_it(mind: Mind, root: Path) -> None:
     (root / "report.txt").write_text("the unicorn habitat")
     mind.goal("read the text data of the file report.txt.", criteria="unicorn habitat")
     results = [mind.cycle() for _ in range(3)]
-    done = [one.decision.params for one in results if one.decision is not None]
+    done = [result.decision.params for result in results if result.decision is not None]
 
     assert {"action": "read", "path": "report.txt"} in done
     assert [goal.status for goal in mind.session.goals.values()] == ["Completed"]

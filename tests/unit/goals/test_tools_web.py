@@ -176,15 +176,15 @@ def test_a_page_can_be_ingested_and_found(server: Server) -> None:
     url = server.url("/paper", saying(b"The whale sings.\n\nThe dolphin whistles."))
     params = mind.lab.agent.host.actions["goals:content_ingest"].params
     assert params is not None
-    said = mind.plugin.content_ingest(params(title="Songs", url=url), mind.ctx)
+    result = mind.plugin.content_ingest(params(title="Songs", url=url), mind.ctx)
     search = mind.lab.agent.host.actions["goals:library_search"].params
     assert search is not None
     found = mind.plugin.library_search(search(query="whistling dolphins"), mind.ctx)
 
-    assert str(said.output).startswith("1 passage, about ")
+    assert str(result.output).startswith("1 passage, about ")
     assert "dolphin whistles" in str(found.output)
-    assert symbols_of(said)[0] == symbols_of(found)[0] == "Songs"
-    assert "mentions" in [one.predicate for one in mind.facts.out("Songs")]
+    assert symbols_of(result)[0] == symbols_of(found)[0] == "Songs"
+    assert "mentions" in [triple.predicate for triple in mind.facts.out("Songs")]
 
 
 def test_a_redirect_is_no_text_to_ingest(server: Server) -> None:

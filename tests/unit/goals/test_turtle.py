@@ -75,7 +75,8 @@ def test_types_and_subclasses_of_rdf_become_facts_that_rules_use() -> None:
     ]
     assert skipped(text) == {"schema": 2}
     assert ("Rex", "is-a", "Animal") in [
-        (one.triple.subject, one.triple.predicate, one.triple.object) for one in infer(graph)
+        (inference.triple.subject, inference.triple.predicate, inference.triple.object)
+        for inference in infer(graph)
     ]
 
 
@@ -112,7 +113,7 @@ def test_explanations_are_taken_only_when_they_are_wanted() -> None:
 
     assert facts(text) == [("Mars", "colour", "red")]
     assert skipped(text) == {"prose": 2}
-    assert [one[2] for one in facts(text, prose=True)] == ["red", "It is red.", "A planet."]
+    assert [fact[2] for fact in facts(text, prose=True)] == ["red", "It is red.", "A planet."]
 
 
 def test_of_blank_nodes_nothing_is_taken() -> None:
@@ -189,7 +190,7 @@ def test_facts_about_the_agent_are_not_written() -> None:
 
 def test_a_source_is_given_to_facts_that_have_none() -> None:
     text = write([FACTS[0], FACTS[3]])
-    found = {one.object: one for one in read(text, source="sky.ttl").triples}
+    found = {triple.object: triple for triple in read(text, source="sky.ttl").triples}
 
     assert found["Planet"].source == "sky.ttl"
     assert found["Venus"].source == "seen"

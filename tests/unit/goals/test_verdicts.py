@@ -133,7 +133,7 @@ def test_a_verdict_names_a_step_of_the_goal_that_has_succeeded() -> None:
     mind = knowing()
     goal = worked(mind, mind.goal("Explore the Movie"))
     [evidence] = goal.evidence
-    [step] = [one for one in mind.session.decisions if one.cycle == evidence.cycle]
+    [step] = [decision for decision in mind.session.decisions if decision.cycle == evidence.cycle]
 
     assert goal.status == "Completed"
     assert (step.goal, step.tool, step.progress) == (goal.id, evidence.tool, "Completed")
@@ -147,7 +147,9 @@ def test_a_goal_starts_at_the_symbol_it_names_and_not_at_one_named_like_its_verb
     mind = knowing()
     mind.know("ExploreAction subclass-of Action", "Explore is-a verb", "AddAction is-a Action")
     mind.goal("Explore Action")
-    [seen] = [one for one in mind.cycle().observations if one.source == "goals"]
+    [seen] = [
+        observation for observation in mind.cycle().observations if observation.source == "goals"
+    ]
     symbols = seen.data["symbols"]
 
     assert isinstance(symbols, list)

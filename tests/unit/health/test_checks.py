@@ -119,14 +119,14 @@ def server(**changes: Any) -> HealthSnapshot:
     return health(server=replace(SERVER, **changes))
 
 
-def bad(seen: HealthSnapshot, needs: Any = None) -> list[str]:
+def bad(snapshot: HealthSnapshot, needs: Any = None) -> list[str]:
     """The findings that are not ok, without the advice."""
-    return [f"{f.level}: {f.what}" for f in examine(seen, needs) if f.level != "ok"]
+    return [f"{f.level}: {f.what}" for f in examine(snapshot, needs) if f.level != "ok"]
 
 
-def about(seen: HealthSnapshot, subject: str) -> Finding:
+def about(snapshot: HealthSnapshot, subject: str) -> Finding:
     """The only finding on a subject."""
-    (found,) = [finding for finding in examine(seen) if finding.subject == subject]
+    (found,) = [finding for finding in examine(snapshot) if finding.subject == subject]
     return found
 
 
@@ -151,12 +151,12 @@ def test_all_is_well_when_all_is_well() -> None:
 )
 def test_machines_with_one_name_are_reported(machines: list[str | None], wrong: bool) -> None:
     served = ["loop", "observe", "act", "host.here"]
-    seen = health(
+    snapshot = health(
         processes=[process(f"w{n}", machine=one, queues=served) for n, one in enumerate(machines)]
     )
     names = ", ".join(f"w{n}" for n in range(len(machines)))
     found = f"error: several machines have this name, so only one of them is observed: {names}"
-    assert bad(seen) == ([found] if wrong else [])
+    assert bad(snapshot) == ([found] if wrong else [])
 
 
 def test_machines_of_which_only_one_looks_at_its_host_may_have_one_name() -> None:
@@ -185,9 +185,9 @@ def test_intakes_without_their_library_are_reported(monkeypatch: pytest.MonkeyPa
 
 def test_every_finding_that_is_not_ok_has_advice() -> None:
     stuck = agent_health(CONTINUOUS, frozen="why", paused="why", deadline=NOW - 60, expired=1)
-    seen = health(stuck, processes=[], server=None, skew=9.0, frozen="why", broker_error="away")
+    snapshot = health(stuck, processes=[], server=None, skew=9.0, frozen="why", broker_error="away")
 
-    assert all(finding.what_to_do for finding in examine(seen) if finding.level != "ok")
+    assert all(finding.what_to_do for finding in examine(snapshot) if finding.level != "ok")
 
 
 # Redis
@@ -234,9 +234,9 @@ def test_a_redis_that_may_lose_state_is_reported(changes: Any, said: str) -> Non
 
 
 def test_the_finding_on_snapshots_counts_the_changes_since_the_last() -> None:
-    seen = server(aof=False, rdb=((3600, 1),), unsaved=12, saved_at=NOW - 42)
+    snapshot = server(aof=False, rdb=((3600, 1),), unsaved=12, saved_at=NOW - 42)
 
-    assert about(seen, "snapshots").what == "the last one was 42 s ago, 12 changes since"
+    assert about(snapshot, "snapshots").what == "the last one was 42 s ago, 12 changes since"
 
 
 def test_a_redis_that_may_not_be_asked_is_no_error() -> None:
@@ -283,10 +283,10 @@ def test_lengths_of_queues_are_those_of_the_brokers_that_answer() -> None:
     here.lpush(queues.full_name("loop", "test"), "a", "b")
     brokers = [here, away] if queues.broker_of("test", 2) == 0 else [away, here]
 
-    found = read_health(lab.client, brokers)
-    assert found.messages is not None
-    assert found.messages["test", "loop"] == 2
-    assert str(found.broker_error).startswith(f"broker {brokers.index(away) + 1}: ")
+    snapshot = read_health(lab.client, brokers)
+    assert snapshot.messages is not None
+    assert snapshot.messages["test", "loop"] == 2
+    assert str(snapshot.broker_error).startswith(f"broker {brokers.index(away) + 1}: ")
     assert read_health(lab.client, [away, away]).messages is None
 
 
@@ -307,16 +307,18 @@ def test_an_agent_without_a_worker_is_reported_with_the_time_since_it_last_had_o
 
 def test_a_retired_agent_is_not_complained_about() -> None:
     elsewhere = process(agents=["other"])
-    seen = health(agent_health(CONTINUOUS), processes=[elsewhere], swept={"a": NOW - 3 * RETIRED})
+    snapshot = health(
+        agent_health(CONTINUOUS), processes=[elsewhere], swept={"a": NOW - 3 * RETIRED}
+    )
 
-    assert bad(seen) == []
-    assert about(seen, "agent a").what == "retired: unused for 3 d"
+    assert bad(snapshot) == []
+    assert about(snapshot, "agent a").what == "retired: unused for 3 d"
 
 
 def test_a_queue_of_the_loop_without_a_worker_is_an_error() -> None:
-    seen = health(processes=[process(queues=["loop", "observe"])])
+    snapshot = health(processes=[process(queues=["loop", "observe"])])
 
-    assert bad(seen) == ["error: no live worker consumes queue 'act'"]
+    assert bad(snapshot) == ["error: no live worker consumes queue 'act'"]
 
 
 def test_a_queue_without_a_worker_is_reported_with_the_components_that_need_it() -> None:
@@ -327,11 +329,11 @@ def test_a_queue_without_a_worker_is_reported_with_the_components_that_need_it()
 
 def test_a_queue_that_an_action_names_is_known_without_the_agent_file() -> None:
     lab = Lab(agent(Recorder().action(queue="far")))
-    found = read_health(lab.client)
+    snapshot = read_health(lab.client)
 
-    assert "error: no live worker consumes queue 'far', needed by p:do" in bad(found)
-    assert found.messages is not None
-    assert found.messages["test", "far"] == 0
+    assert "error: no live worker consumes queue 'far', needed by p:do" in bad(snapshot)
+    assert snapshot.messages is not None
+    assert snapshot.messages["test", "far"] == 0
 
 
 def test_an_agent_that_was_never_started_is_reported() -> None:
@@ -428,15 +430,15 @@ def test_other_agents_need_no_beat(mode: str) -> None:
     ],
 )
 def test_a_beat_stands_still_after_two_and_a_half_intervals(state: Any, still: bool) -> None:
-    seen = health(agent_health(CONTINUOUS, **state), processes=[process(), BEAT])
+    snapshot = health(agent_health(CONTINUOUS, **state), processes=[process(), BEAT])
 
-    assert any("beat has stalled" in said for said in bad(seen)) == still
+    assert any("beat has stalled" in said for said in bad(snapshot)) == still
 
 
 def test_a_stalled_beat_is_reported_with_the_time_since_its_last_tick() -> None:
-    seen = health(agent_health(CONTINUOUS, slot=NOW - 200), processes=[process(), BEAT])
+    snapshot = health(agent_health(CONTINUOUS, slot=NOW - 200), processes=[process(), BEAT])
 
-    assert bad(seen) == [
+    assert bad(snapshot) == [
         "error: beat has stalled: no tick for 3 min, although one is due every 60 s"
     ]
 
@@ -537,8 +539,8 @@ def test_durations_are_formatted_for_people(seconds: float, said: str) -> None:
 
 def health_of(lab: Lab) -> tuple[HealthSnapshot, AgentHealth]:
     """The health of a lab, and those of its agent."""
-    found = read_health(lab.client)
-    return found, found.agents[0]
+    snapshot = read_health(lab.client)
+    return snapshot, snapshot.agents[0]
 
 
 def test_an_agent_that_has_never_run_is_idle() -> None:

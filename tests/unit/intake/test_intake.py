@@ -55,8 +55,8 @@ def request(
     return IntakeRequest(content_type, headers or {}, sent)
 
 
-def only(found: list[Observation]) -> Observation:
-    [one] = found
+def only(observations: list[Observation]) -> Observation:
+    [one] = observations
     return one
 
 
@@ -183,10 +183,12 @@ def _taken(name: str, sent: IntakeRequest) -> list[Observation]:
 
 def changed(whole: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
     """An object with some of its fields replaced by anything, or left out."""
-    gone = st.sets(st.sampled_from(sorted(whole)), max_size=2)
+    observations = st.sets(st.sampled_from(sorted(whole)), max_size=2)
     new = st.dictionaries(st.sampled_from(sorted(whole)), values, max_size=2)
     return st.builds(
-        lambda less, more: {k: v for k, v in {**whole, **more}.items() if k not in less}, gone, new
+        lambda less, more: {k: v for k, v in {**whole, **more}.items() if k not in less},
+        observations,
+        new,
     )
 
 
@@ -217,7 +219,7 @@ NOTIFICATION: dict[str, Any] = {
 
 
 def alerts(*changes: dict[str, Any], **more: Any) -> IntakeRequest:
-    return request({**NOTIFICATION, "alerts": [{**ALERT, **one} for one in changes], **more})
+    return request({**NOTIFICATION, "alerts": [{**ALERT, **change} for change in changes], **more})
 
 
 def labelled(severity: str, **more: Any) -> dict[str, Any]:
@@ -225,11 +227,15 @@ def labelled(severity: str, **more: Any) -> dict[str, Any]:
 
 
 def test_an_alert_is_an_observation() -> None:
-    seen = only(parse("alertmanager", request(NOTIFICATION)))
+    observation = only(parse("alertmanager", request(NOTIFICATION)))
 
-    assert (seen.source, seen.type, seen.severity) == ("alertmanager/DiskFull", "alert", "critical")
-    assert seen.timestamp == datetime(2026, 1, 5, 12, 0, 0, 123456, tzinfo=UTC)
-    assert seen.data == {
+    assert (observation.source, observation.type, observation.severity) == (
+        "alertmanager/DiskFull",
+        "alert",
+        "critical",
+    )
+    assert observation.timestamp == datetime(2026, 1, 5, 12, 0, 0, 123456, tzinfo=UTC)
+    assert observation.data == {
         "status": "firing",
         "labels": ALERT["labels"],
         "annotations": ALERT["annotations"],
@@ -240,7 +246,7 @@ def test_an_alert_is_an_observation() -> None:
         "receiver": "boyd",
         "externalURL": "http://alertmanager.example",
     }
-    assert seen.metadata == {
+    assert observation.metadata == {
         "intake": "alertmanager",
         "fingerprint": "c0ffee",
         "groupLabels": {"alertname": "DiskFull"},
@@ -291,21 +297,21 @@ def test_the_words_for_a_severity_are_those_that_the_docs_tell() -> None:
 
 def test_a_resolved_alert_is_information_of_when_it_ended() -> None:
     ended = {"status": "resolved", "endsAt": "2026-01-05T14:00:00+01:00"}
-    seen = only(parse("alertmanager", alerts(labelled("critical", **ended))))
+    observation = only(parse("alertmanager", alerts(labelled("critical", **ended))))
 
-    assert seen.severity == "info"
-    assert seen.timestamp == datetime(2026, 1, 5, 13, 0, tzinfo=UTC)
-    assert seen.data["endsAt"] == "2026-01-05T13:00:00+00:00"
+    assert observation.severity == "info"
+    assert observation.timestamp == datetime(2026, 1, 5, 13, 0, tzinfo=UTC)
+    assert observation.data["endsAt"] == "2026-01-05T13:00:00+00:00"
 
 
 @pytest.mark.parametrize(
     "time", ["0001-01-01T00:00:00Z", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59Z", "", None]
 )
 def test_a_time_that_cannot_be_is_now(time: str | None) -> None:
-    seen = only(parse("alertmanager", alerts({"startsAt": time})))
+    observation = only(parse("alertmanager", alerts({"startsAt": time})))
 
-    assert utc_now() - seen.timestamp < timedelta(minutes=1)
-    assert "startsAt" not in seen.data
+    assert utc_now() - observation.timestamp < timedelta(minutes=1)
+    assert "startsAt" not in observation.data
 
 
 def test_an_alert_without_a_fingerprint_is_known_by_its_labels() -> None:
@@ -451,13 +457,13 @@ def binary(body: bytes, content_type: str = "application/json", **attributes: st
 
 
 def test_an_event_is_an_observation_that_holds_it() -> None:
-    seen = only(parse("cloudevents", event()))
+    observation = only(parse("cloudevents", event()))
 
-    assert seen.source == "cloudevents/com.example.order.failed"
-    assert (seen.type, seen.severity) == ("event", "error")
-    assert seen.timestamp == datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
-    assert seen.data == EVENT
-    assert seen.metadata == {"intake": "cloudevents", "eventId": "/shop/orders 7"}
+    assert observation.source == "cloudevents/com.example.order.failed"
+    assert (observation.type, observation.severity) == ("event", "error")
+    assert observation.timestamp == datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
+    assert observation.data == EVENT
+    assert observation.metadata == {"intake": "cloudevents", "eventId": "/shop/orders 7"}
 
 
 def test_a_binary_event_is_the_same_as_a_structured_one() -> None:
@@ -498,12 +504,12 @@ def test_a_batch_is_an_observation_for_each_event() -> None:
 def test_data_is_json_text_or_base64_in_both_modes(
     body: bytes, content_type: str, data: dict[str, Any]
 ) -> None:
-    seen = only(parse("cloudevents", binary(body, content_type)))
+    observation = only(parse("cloudevents", binary(body, content_type)))
     encoded = base64.b64encode(body).decode()
     sent = event(data=..., data_base64=encoded, datacontenttype=content_type or ...)
     structured = only(parse("cloudevents", sent))
 
-    for found in (seen, structured):
+    for found in (observation, structured):
         kept = {k: v for k, v in found.data.items() if k in ("data", "data_base64")}
         assert kept == data
         assert found.data.get("datacontenttype", "") == content_type
@@ -534,9 +540,9 @@ def test_an_event_whose_severity_is_not_known_has_none(severity: Any) -> None:
 
 @pytest.mark.parametrize("time", [..., None, "0001-01-01T00:00:00Z", "9999-12-31T23:59:59-23:59"])
 def test_an_event_without_a_usable_time_is_of_now(time: Any) -> None:
-    seen = only(parse("cloudevents", event(time=time)))
+    observation = only(parse("cloudevents", event(time=time)))
 
-    assert utc_now() - seen.timestamp < timedelta(minutes=1)
+    assert utc_now() - observation.timestamp < timedelta(minutes=1)
 
 
 @pytest.mark.parametrize(
@@ -599,12 +605,12 @@ def test_events_written_by_the_cloudevents_sdk_are_read(
         "severity": "critical",
     }
     written = CloudEvent(attributes, data)
-    found = [
+    observations = [
         only(parse("cloudevents", _received(message)))
         for message in (to_binary_event(written), to_structured_event(written))
     ]
 
-    for seen in found:
+    for seen in observations:
         assert (seen.data["source"], seen.data["subject"]) == (source, subject)
         assert seen.data["data"] == data
         assert seen.severity == "critical"
@@ -637,10 +643,14 @@ def test_an_observation_is_taken_as_it_is_and_marked_as_sent() -> None:
 
 
 def test_only_source_and_data_have_to_be_there() -> None:
-    seen = only(parse("json", request({"source": "a", "data": {}})))
+    observation = only(parse("json", request({"source": "a", "data": {}})))
 
-    assert (seen.type, seen.severity, seen.metadata) == ("event", None, {"intake": "json"})
-    assert utc_now() - seen.timestamp < timedelta(minutes=1)
+    assert (observation.type, observation.severity, observation.metadata) == (
+        "event",
+        None,
+        {"intake": "json"},
+    )
+    assert utc_now() - observation.timestamp < timedelta(minutes=1)
 
 
 @pytest.mark.parametrize("body", [[POSTED, POSTED], {"observations": [POSTED, POSTED]}])
@@ -694,11 +704,11 @@ def test_a_spoilt_observation_is_read_or_refused(body: dict[str, Any]) -> None:
     )
 )
 def test_observations_survive_a_round_trip_through_json(observations: list[Observation]) -> None:
-    sent = [one.to_wire() for one in observations]
+    sent = [observation.to_wire() for observation in observations]
 
     marked = [
-        one.patched({"metadata": {**(one.metadata or {}), "intake": "json"}})
-        for one in observations
+        observation.patched({"metadata": {**(observation.metadata or {}), "intake": "json"}})
+        for observation in observations
     ]
     assert parse("json", request(sent)) == marked
 

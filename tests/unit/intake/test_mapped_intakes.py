@@ -83,7 +83,7 @@ def test_workers_announce_intakes_with_the_names_of_secrets_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("intakes", "why"),
+    ("intakes", "reason"),
     [
         ([{"name": "a", "use": "json"}, {"name": "a", "use": "github"}], "several are called 'a'"),
         ([{"name": "A b"}], "name"),
@@ -98,8 +98,8 @@ def test_workers_announce_intakes_with_the_names_of_secrets_only() -> None:
         ([{"name": "a", "mapping": {"title": "(" * 900}}], "a.mapping.title"),
     ],
 )
-def test_mistakes_in_intakes_are_found_before_they_are_used(intakes: Any, why: str) -> None:
-    with pytest.raises(ConfigError, match=why):
+def test_mistakes_in_intakes_are_found_before_they_are_used(intakes: Any, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
         agent(*intakes)
 
 
@@ -192,15 +192,15 @@ def test_an_expression_that_explodes_is_stopped(text: str, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    ("fields", "why"),
+    ("fields", "reason"),
     [
         ({"fingerprint": "body.shared"}, "take too long"),
         ({"data": "ceil(to_number('nan'))"}, "cannot convert"),
     ],
 )
-def test_a_costly_or_failing_expression_is_refused(fields: Any, why: str) -> None:
+def test_a_costly_or_failing_expression_is_refused(fields: Any, reason: str) -> None:
     body = {"items": [0] * 3000, "shared": "x" * 1_000_000}
-    with pytest.raises(BadIntake, match=why):
+    with pytest.raises(BadIntake, match=reason):
         read(body, items="body.items", **fields)
 
 
@@ -213,7 +213,7 @@ def test_expressions_of_one_message_are_limited_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "body", "why"),
+    ("fields", "body", "reason"),
     [
         ({"items": "body.alerts"}, {}, "gives no list"),
         ({"items": "body"}, [0] * (MAX_OBSERVATIONS + 1), "the limit is"),
@@ -222,8 +222,8 @@ def test_expressions_of_one_message_are_limited_together() -> None:
         ({"data": "body.a"}, {"a": [0] * 100_001}, "values"),
     ],
 )
-def test_too_much_or_something_else_is_refused(fields: Any, body: Any, why: str) -> None:
-    with pytest.raises(BadIntake, match=why):
+def test_too_much_or_something_else_is_refused(fields: Any, body: Any, reason: str) -> None:
+    with pytest.raises(BadIntake, match=reason):
         read(body, **fields)
 
 

@@ -68,7 +68,7 @@ def test_any_line_of_the_secret_is_right_while_it_is_replaced() -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "why"),
+    ("query", "reason"),
     [
         ({}, "does not have the parameter t once"),
         ({"T": SECRETS}, "does not have"),
@@ -78,14 +78,14 @@ def test_any_line_of_the_secret_is_right_while_it_is_replaced() -> None:
         ({"t": ["ü\ud800"]}, "wrong"),
     ],
 )
-def test_a_secret_in_the_url_is_there_once_and_right(query: Any, why: str) -> None:
-    with pytest.raises(SenderRefused, match=why) as caught:
+def test_a_secret_in_the_url_is_there_once_and_right(query: Any, reason: str) -> None:
+    with pytest.raises(SenderRefused, match=reason) as caught:
         check_url(query, authorization=f"Bearer {SECRETS[0]}")
     assert not any(secret in str(caught.value) for secret in SECRETS)
 
 
 @pytest.mark.parametrize(
-    ("how", "headers", "why"),
+    ("how", "headers", "reason"),
     [
         (auth(method="basic"), {}, "send user and password"),
         (auth(method="basic"), {"authorization": "Bearer x"}, "send user and password"),
@@ -111,9 +111,9 @@ def test_a_secret_in_the_url_is_there_once_and_right(query: Any, why: str) -> No
     ],
 )
 def test_a_sender_without_valid_proof_is_refused_without_showing_secrets(
-    how: Any, headers: dict[str, str], why: str
+    how: Any, headers: dict[str, str], reason: str
 ) -> None:
-    with pytest.raises(SenderRefused, match=why) as raised:
+    with pytest.raises(SenderRefused, match=reason) as raised:
         check(how, **headers)
     assert not any(secret in str(raised.value) for secret in SECRETS)
 
@@ -148,7 +148,7 @@ def test_the_body_is_not_read_for_headers_that_cannot_be_right() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "why"),
+    ("fields", "reason"),
     [
         ({"signed": "constant"}, "must contain {body}"),
         ({"timestamp": "X-Time"}, "anybody could change it"),
@@ -157,8 +157,8 @@ def test_the_body_is_not_read_for_headers_that_cannot_be_right() -> None:
         ({"algorithm": "md5"}, "sha1"),
     ],
 )
-def test_a_check_that_would_protect_nothing_is_refused(fields: dict[str, Any], why: str) -> None:
-    with pytest.raises(ValidationError, match=why):
+def test_a_check_that_would_protect_nothing_is_refused(fields: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValidationError, match=reason):
         auth(method="hmac", header="X-Sig", **fields)
 
 
@@ -280,7 +280,7 @@ def test_certificates_come_from_amazon_sns_only(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "why"),
+    ("body", "reason"),
     [
         (b"[]", "not a message"),
         (b"{", "not a message"),
@@ -294,8 +294,8 @@ def test_certificates_come_from_amazon_sns_only(url: str) -> None:
         (message().replace(b"hello", b"hullo"), "does not fit"),
     ],
 )
-def test_a_message_not_signed_by_amazon_is_refused(body: bytes, why: str) -> None:
-    with pytest.raises(SenderRefused, match=why):
+def test_a_message_not_signed_by_amazon_is_refused(body: bytes, reason: str) -> None:
+    with pytest.raises(SenderRefused, match=reason):
         verifier(Amazon()).check(TOPICS, body)
 
 

@@ -55,11 +55,11 @@ def test_a_cost_limit_without_prices_fails_before_the_first_request() -> None:
         request = InvestigationRequest(question="Why?", limits=Wanted(max_cost=0.5))
         id = lab.launcher.ask(request, TESTER, lab.engine.retention)
         lab.deliver()
-        found = lab.store.investigations.get(id)
+        investigation = lab.store.investigations.get(id)
 
-        assert found is not None
-        assert (found.ending, model.requests) == ("error", [])
-        assert "has no llm.prices" in (found.detail or "")
+        assert investigation is not None
+        assert (investigation.ending, model.requests) == ("error", [])
+        assert "has no llm.prices" in (investigation.detail or "")
 
 
 class Mood(BaseModel):

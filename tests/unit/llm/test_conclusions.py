@@ -135,7 +135,7 @@ def test_a_turn_that_jumps_past_a_limit_is_warned_of() -> None:
     with scene(call("look", {"word": "a"}), limits={"max_tokens": 100}) as here:
         here.ask()
 
-        assert [one.what for one in here.entries(Warned)] == ["tokens"]
+        assert [entry.what for entry in here.entries(Warned)] == ["tokens"]
         assert "120 of 100 tokens" in here.entries(Warned)[0].text
 
 
@@ -167,5 +167,5 @@ def test_the_next_question_of_a_conversation_has_its_tools_again() -> None:
         here.lab.launcher.go_on(here.id, "And now?", TESTER)
         here.settle()
 
-        assert [one.ending for one in here.entries(Ended)] == ["max_steps", "max_steps"]
+        assert [entry.ending for entry in here.entries(Ended)] == ["max_steps", "max_steps"]
         assert len(here.model.requests) == 4

@@ -132,8 +132,8 @@ def reading(reply: Callable[[Received], Reply], **llm: Any) -> Any:
 
 def results(request: Received) -> list[str]:
     """The outputs that a request shows, one for each call."""
-    said = [one for one in request.body["messages"] if one["role"] == "tool"]
-    return [json.loads(one["content"])["output"] for one in said]
+    messages = [message for message in request.body["messages"] if message["role"] == "tool"]
+    return [json.loads(one["content"])["output"] for one in messages]
 
 
 def pairs(request: Received) -> None:
@@ -192,7 +192,7 @@ def test_a_conversation_is_compacted_before_it_reaches_the_size_that_is_known() 
         found = here.ask()
 
         assert found.ending == "final_answer"
-        assert {one.why for one in here.entries(Compacted)} == {"near"}
+        assert {entry.why for entry in here.entries(Compacted)} == {"near"}
         assert found.counters.requests == found.counters.steps
         assert max(len(request.raw) for request in here.model.requests) < 5000 * 6
 
@@ -202,7 +202,7 @@ def test_older_turns_are_summed_up_when_leaving_out_their_results_does_not_help(
         found = here.ask("Which file is it?")
 
         assert found.ending == "final_answer"
-        summed_up = [one for one in here.entries(Compacted) if one.folded]
+        summed_up = [entry for entry in here.entries(Compacted) if entry.folded]
         assert "You called #1 read" in summed_up[0].summary
         assert "line of f1" in summed_up[0].summary
 
@@ -230,9 +230,9 @@ def test_the_model_reads_again_what_was_left_out_and_nothing_is_called_again() -
     def reply(request: Received) -> Reply:
         if len(request.raw) > 20_000:
             return status(400, message=FULL)
-        made = len(here.plugin.ran)
-        if made < 4:
-            return call("read", {"word": f"f{made + 1}"})
+        count = len(here.plugin.ran)
+        if count < 4:
+            return call("read", {"word": f"f{count + 1}"})
         if "read_output" in str(request.body["messages"][-1]):
             return say("It is f1.")
         return call("read_output", {"call": 1})
@@ -254,9 +254,9 @@ def outputs(here: Scene) -> list[tuple[str, str]]:
 
 def test_an_answer_for_which_no_room_was_left_is_asked_for_again_with_more_room() -> None:
     def reply(request: Received) -> Reply:
-        made = len(here.plugin.ran)
-        if made < 3:
-            return call("read", {"word": f"f{made + 1}"})
+        count = len(here.plugin.ran)
+        if count < 3:
+            return call("read", {"word": f"f{count + 1}"})
         if here.entries(Compacted):
             return say("It is f3.")
         return length(say("It is"))
@@ -265,7 +265,7 @@ def test_an_answer_for_which_no_room_was_left_is_asked_for_again_with_more_room(
         found = here.ask()
 
         assert (found.ending, found.text) == ("final_answer", "It is f3.")
-        assert [one.why for one in here.entries(Compacted)] == ["cut"]
+        assert [entry.why for entry in here.entries(Compacted)] == ["cut"]
 
 
 # The rules, without a model
@@ -378,7 +378,7 @@ def two_then_one(request: Received, here: Scene) -> Reply:
     """A model that asks for two files at once, again and again."""
     if len(request.raw) > 25_000:
         return status(400, message=FULL)
-    made = len(here.plugin.ran)
-    if made >= 8:
+    count = len(here.plugin.ran)
+    if count >= 8:
         return say("It is f8.")
-    return calls(("read", {"word": f"f{made + 1}"}), ("read", {"word": f"f{made + 2}"}))
+    return calls(("read", {"word": f"f{count + 1}"}), ("read", {"word": f"f{count + 2}"}))

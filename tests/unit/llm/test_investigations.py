@@ -194,7 +194,7 @@ def test_with_a_marker_only_what_is_marked_is_the_answer(wire: str) -> None:
 
         assert (found.ending, found.text) == ("final_answer", "The disk was full.")
         assert found.detail is None
-        assert [one.why for one in here.entries(Steered)] == ["marker", "marker"]
+        assert [entry.why for entry in here.entries(Steered)] == ["marker", "marker"]
         assert "Begin your final answer with FINAL ANSWER:" in here.model.requests[0].raw.decode()
 
 
@@ -304,15 +304,15 @@ def test_a_long_output_is_kept_in_part_and_shown_in_a_smaller_part() -> None:
         seen = here.entries(Result)[0].observation
         assert (seen.truncated, seen.total_bytes) == (True, 200_000)
         assert 60_000 < len(seen.output) < 66_000
-        shown = here.model.requests[1].body["messages"][-1]["content"]
-        assert len(shown) < 7_000
+        content = here.model.requests[1].body["messages"][-1]["content"]
+        assert len(content) < 7_000
 
 
 def test_only_marked_actions_and_tools_that_fit_are_offered() -> None:
     with scene(say("Hello.")) as here:
         here.ask(tools=["tools:l*", "note"])
 
-        offered = {one["function"]["name"] for one in here.model.requests[0].body["tools"]}
+        offered = {tool["function"]["name"] for tool in here.model.requests[0].body["tools"]}
         assert offered == {"look", "leak", "long", "note"}
 
 
@@ -411,9 +411,9 @@ def test_two_investigations_that_want_the_same_ask_twice() -> None:
         here.settle()
 
         assert here.found.status == "waiting"
-        ended = here.lab.store.investigations.get(with_first)
-        assert ended is not None
-        assert ended.status == "ended"
+        investigation = here.lab.store.investigations.get(with_first)
+        assert investigation is not None
+        assert investigation.status == "ended"
 
 
 def test_an_approval_is_consumed_once_however_often_messages_come() -> None:
@@ -452,8 +452,8 @@ def test_a_follow_up_question_continues_an_ended_conversation() -> None:
 
         assert (found.status, found.text) == ("ended", "Two.")
         messages = here.model.requests[-1].body["messages"]
-        said = [message["content"] for message in messages if message["role"] == "user"]
-        assert said == ["Why?", "And now?"]
+        contents = [message["content"] for message in messages if message["role"] == "user"]
+        assert contents == ["Why?", "And now?"]
         assert here.entries(Ended)[-1].counters.steps == 3
 
 

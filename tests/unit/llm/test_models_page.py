@@ -33,9 +33,9 @@ def settings(model: type[BaseModel] = ModelSettings, prefix: str = "") -> Iterat
 def row(name: str) -> str:
     # The endings of investigations have names of their own.
     tables = PAGE.replace(PAGE[PAGE.index("### How they end") : PAGE.index("### In a plugin")], "")
-    found = re.search(rf"^\| `{re.escape(name)}` \|.*", tables, re.MULTILINE)
-    assert found, name
-    return found[0]
+    match = re.search(rf"^\| `{re.escape(name)}` \|.*", tables, re.MULTILINE)
+    assert match, name
+    return match[0]
 
 
 def shown(default: Any) -> str:

@@ -129,7 +129,7 @@ def test_a_folder_gives_what_can_be_read_and_names_the_rest(tmp_path: Path) -> N
     (tmp_path / "._b.md").write_bytes(b"\0\5\x16\7")
     (tmp_path / "notes.txt").write_text("not a playbook")
     playbooks, warnings = load_folder(tmp_path)
-    assert [one.id for one in playbooks] == ["b"]
+    assert [playbook.id for playbook in playbooks] == ["b"]
     named = ("b.md", "bad.md", "bytes.md", "folder.md", "long.md")
     assert len(warnings) == len(named)
     assert all(any(name in warning for warning in warnings) for name in named)

@@ -84,7 +84,7 @@ class Log:
         return f"boyd:{{disks}}:log:{id}"
 
     def write(self, *entries: Entry, id: str = id) -> list[str]:
-        return [self.client.xadd(self.key(id), {"entry": one.to_json()}) for one in entries]
+        return [self.client.xadd(self.key(id), {"entry": entry.to_json()}) for entry in entries]
 
     def steps(self, toolbox: Toolbox) -> InvestigationSteps:
         model = ModelSettings(base_url="https://model.example/v1", model="m")
@@ -95,7 +95,7 @@ class Log:
         """Read as a worker does, and compare with the whole log."""
         conversation, steps = self.recent.read(id, Toolbox(self.host), self.steps)
         whole = Conversation.of(self.store.log(id))
-        whole.pieces = [one for one in conversation.pieces if one in whole.pieces]
+        whole.pieces = [piece for piece in conversation.pieces if piece in whole.pieces]
         conversation.pieces = whole.pieces
         assert conversation == whole
         return conversation, steps.steering

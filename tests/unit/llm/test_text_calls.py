@@ -50,10 +50,10 @@ def test_a_call_is_read_in_the_ways_of_models(text: str) -> None:
 
 
 def test_text_before_a_call_is_kept() -> None:
-    found = find_text_calls(f"Let me look.\n{HERMES}", KNOWN)
+    calls = find_text_calls(f"Let me look.\n{HERMES}", KNOWN)
 
-    assert found is not None
-    assert found.before == "Let me look."
+    assert calls is not None
+    assert calls.before == "Let me look."
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_tool_calls_as_text_cause_one_warning_with_the_server_options(
         assert "--tool-call-parser" in warned.text
         fields = here.lab.client.hgetall("boyd:{detective}:usage")
         assert read_totals(fields).spoken_at is not None
-        assert sum("--jinja" in one.getMessage() for one in caplog.records) == 1
+        assert sum("--jinja" in record.getMessage() for record in caplog.records) == 1
 
 
 def test_a_model_with_an_unreadable_call_gets_instructions_for_calling_tools() -> None:

@@ -83,9 +83,9 @@ class Fleet:
             taker = self.by_queue.get(queue, self.first)
             taker.dispatcher.hints.appendleft(hint.popleft())
             taker.step()
-        found = self.first.store.investigations.get(id)
-        assert found is not None
-        return found
+        investigation = self.first.store.investigations.get(id)
+        assert investigation is not None
+        return investigation
 
     def results(self, id: str) -> list[ToolObservation]:
         """The result of each call."""
@@ -109,21 +109,24 @@ def test_a_call_whose_queue_two_workers_disagree_about_ends_with_one_result() ->
     # The worker of `old` sends it to `new`, and the one of `new` back to `old`.
     script = [call("look", {"word": "disk"}), say("I could not look.")]
     with fleet(script, old=After, new=Before) as workers:
-        found = workers.ask()
+        investigation = workers.ask()
 
-        [result] = workers.results(found.id)
-        assert (found.ending, found.text) == ("final_answer", "I could not look.")
-        assert (result.status, workers.started(found.id)) == ("failed", 0)
+        [result] = workers.results(investigation.id)
+        assert (investigation.ending, investigation.text) == ("final_answer", "I could not look.")
+        assert (result.status, workers.started(investigation.id)) == ("failed", 0)
         assert "the workers disagree about the queue of the tool 'look'" in result.output
-        assert found.counters.errors == 1
+        assert investigation.counters.errors == 1
 
 
 def test_every_call_has_its_own_limit_of_handovers() -> None:
     twice = [call("look", {"word": word}) for word in ("disk", "net")]
     with fleet([*twice, say("I could not look.")], old=After, new=Before) as workers:
-        found = workers.ask()
+        investigation = workers.ask()
 
-        assert [one.status for one in workers.results(found.id)] == ["failed", "failed"]
+        assert [result.status for result in workers.results(investigation.id)] == [
+            "failed",
+            "failed",
+        ]
         assert workers.messages > 2 * MAX_HANDOVERS
 
 
@@ -131,8 +134,8 @@ def test_every_call_has_its_own_limit_of_handovers() -> None:
 def test_a_call_that_is_handed_over_once_is_made(plugin: type[Plugin]) -> None:
     script = [call("look", {"word": "disk"}), say("The disk is full.")]
     with fleet(script, old=plugin, new=plugin) as workers:
-        found = workers.ask()
+        investigation = workers.ask()
 
-        [result] = workers.results(found.id)
-        assert (found.ending, result.output) == ("final_answer", "saw disk")
-        assert workers.started(found.id) == 1
+        [result] = workers.results(investigation.id)
+        assert (investigation.ending, result.output) == ("final_answer", "saw disk")
+        assert workers.started(investigation.id) == 1

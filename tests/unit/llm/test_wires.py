@@ -237,7 +237,7 @@ def test_each_wire_has_its_own_header_for_the_key() -> None:
 
 
 def read(decoder: Decoder, *events: Any) -> list[StreamEvent]:
-    texts = [one if isinstance(one, str) else json.dumps(one) for one in events]
+    texts = [event if isinstance(event, str) else json.dumps(event) for event in events]
     return [event for text in texts for event in decoder.decode(text)]
 
 

@@ -62,9 +62,9 @@ def told(lab: Lab, run_id: str) -> Callback:
 
 def now(lab: Lab, run_id: str) -> Run:
     """The run as it is now."""
-    found = lab.store.runs.get(run_id)
-    assert found is not None
-    return found
+    run = lab.store.runs.get(run_id)
+    assert run is not None
+    return run
 
 
 def test_a_completed_run_is_delivered_once_with_its_result() -> None:
@@ -213,9 +213,9 @@ def test_a_receiver_that_says_gone_is_asked_no_more() -> None:
 
     lab = Lab(agent(reads("o", "the disk is full")), post=gone)
     run_id = submit(lab)
-    found = told(lab, run_id)
+    callback = told(lab, run_id)
 
-    assert (found.state, found.attempts, found.next_at) == ("failed", 1, None)
+    assert (callback.state, callback.attempts, callback.next_at) == ("failed", 1, None)
     told(lab, run_id)
     assert len(asked) == 1
 

@@ -215,9 +215,9 @@ def test_a_secret_that_settings_take_can_sign() -> None:
 
 def test_secrets_are_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BOYD_CALLBACKS__SECRETS", SECRET)
-    shown = CliRunner().invoke(boyd, ["check", "--print"])
+    result = CliRunner().invoke(boyd, ["check", "--print"])
 
-    assert shown.exit_code == 0
-    assert 'callbacks.secrets = "***"' in shown.output
-    assert SECRET not in shown.output
+    assert result.exit_code == 0
+    assert 'callbacks.secrets = "***"' in result.output
+    assert SECRET not in result.output
     assert SECRET not in repr(load_settings())

@@ -245,9 +245,9 @@ def test_a_change_that_times_out_may_have_happened_and_one_never_sent_has_not(
     held.set()
     assert isinstance(result, ActionResult)
     assert result.unknown
-    gone = HttpService(f"http://127.0.0.1:{free_port()}", HttpAccess())
+    service = HttpService(f"http://127.0.0.1:{free_port()}", HttpAccess())
     with pytest.raises(ServiceError, match="refused"):
-        change(lambda: gone.send(ctx, "POST", "/state"))
+        change(lambda: service.send(ctx, "POST", "/state"))
 
 
 def test_a_difference_shows_the_lines_that_change() -> None:
@@ -259,6 +259,6 @@ def test_a_difference_shows_the_lines_that_change() -> None:
 
 
 def test_a_long_difference_is_cut() -> None:
-    shown = difference("", "\n".join(map(str, range(2 * MAX_LINES))), "x").splitlines()
-    assert len(shown) == MAX_LINES + 1
-    assert shown[-1].endswith("more lines")
+    lines = difference("", "\n".join(map(str, range(2 * MAX_LINES))), "x").splitlines()
+    assert len(lines) == MAX_LINES + 1
+    assert lines[-1].endswith("more lines")

@@ -92,11 +92,11 @@ def test_old_bytecode_of_a_file_with_the_same_size_and_time_is_not_run(tmp_path:
     newer = text.replace("edition = 1", "edition = 2")
     file.write_text(newer)
     os.utime(file, (1_700_000_000, 1_700_000_000))
-    found: Any = find_plugin("disk", tmp_path)
+    plugin: Any = find_plugin("disk", tmp_path)
     file.write_text(text)
 
-    assert found.edition == 2
-    assert version_of(found()).digest == digest_of(newer)
+    assert plugin.edition == 2
+    assert version_of(plugin()).digest == digest_of(newer)
 
 
 def test_no_bytecode_of_plugins_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

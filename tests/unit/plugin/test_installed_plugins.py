@@ -91,7 +91,7 @@ def test_plugins_of_all_packages_are_listed_and_a_broken_one_breaks_nothing() ->
 @pytest.mark.usefixtures("others")
 def test_nobody_takes_the_name_of_a_plugin_of_boyd() -> None:
     rows = json.loads(run("list", "-o", "json").output)
-    [own, other] = [one for one in rows if one["name"] == "shell"]
+    [own, other] = [row for row in rows if row["name"] == "shell"]
 
     assert discovery.find_plugin("shell").__module__.startswith("boyd.")
     assert (own["package"], own.get("error")) == ("boyd", None)
@@ -110,9 +110,9 @@ def test_import_errors_are_shown_only_when_plugins_are_loaded() -> None:
     assert "error" not in listed()["raising"]
     assert "RuntimeError: no luck" in str(listed("--load")["raising"]["error"])
     assert "SystemExit" in str(listed("--load")["leaving"]["error"])
-    shown = run("show", "raising")
-    assert shown.exit_code == 1
-    assert "no luck" in shown.output
+    result = run("show", "raising")
+    assert result.exit_code == 1
+    assert "no luck" in result.output
 
 
 def test_every_built_in_plugin_is_described_with_its_options_and_actions() -> None:
@@ -121,9 +121,9 @@ def test_every_built_in_plugin_is_described_with_its_options_and_actions() -> No
             assert one["summary"], name
             result = run("show", name, "-o", "json")
             assert result.exit_code == 0, result.output
-            shown = json.loads(result.output)
-            assert shown["id"] == name
-            assert [opt["name"] for opt in shown["options"] if not opt["meaning"]] == [], name
+            data = json.loads(result.output)
+            assert data["id"] == name
+            assert [opt["name"] for opt in data["options"] if not opt["meaning"]] == [], name
     text = run("show", "process").output
     for part in ("processes.NAME.pidfile", "process:alive", "process:signal", "irreversible"):
         assert part in text
@@ -166,7 +166,7 @@ Lamp.Options.model_rebuild()
 
 
 def test_options_are_listed_with_those_that_they_hold() -> None:
-    found = {one.name: one for one in options_of(Lamp.Options)}
+    found = {option.name: option for option in options_of(Lamp.Options)}
 
     assert (found["url"].required, found["url"].meaning) == (True, "where it is")
     assert (found["one.size"].default, found["one.size"].meaning) == ("3", "how large it is.")

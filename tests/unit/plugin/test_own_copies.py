@@ -79,7 +79,7 @@ class Careful(Plugin):
     @orienter()
     def judge(self, observations: list[Observation]) -> SituationAssessment:
         """Note them."""
-        self.got["orienter"] = [one.data for one in observations]
+        self.got["orienter"] = [observation.data for observation in observations]
         return SituationAssessment(source="careful:judge", findings=[])
 
     @strategy()
@@ -102,22 +102,22 @@ class Careful(Plugin):
 
     def on_observe(self, observations: list[Observation]) -> None:
         """Note them."""
-        self.got["on_observe"] = [one.data for one in observations]
+        self.got["on_observe"] = [observation.data for observation in observations]
 
     def on_orient(self, situation: Situation, observations: list[Observation]) -> None:
         """Note them."""
-        self.got["on_orient"] = [one.data for one in observations]
+        self.got["on_orient"] = [observation.data for observation in observations]
         self.got["situation"] = situation.evidence("careless:sort")
 
     def on_loop_complete(self, result: Any) -> None:
         """Note it."""
-        self.got["result"] = [one.data for one in result.observations]
+        self.got["result"] = [observation.data for observation in result.observations]
 
 
 def _spoil(observations: list[Any]) -> None:
-    for one in observations:
-        one.data["n"] = "spoilt"
-        one.data["deep"]["list"].clear()
+    for observation in observations:
+        observation.data["n"] = "spoilt"
+        observation.data["deep"]["list"].clear()
     observations.clear()
 
 
@@ -140,7 +140,7 @@ def test_changes_in_place_by_a_plugin_reach_nobody_else() -> None:
     assert got["action"] == {"deep": {"list": [1, 2, 3]}}
     assert got["result"] == [ORIGINAL]
     assert [(one.risk, one.timeout) for one in agent.host.actions.values()] == [("low", 60.0)]
-    assert [one.data for one in result.observations] == [ORIGINAL]
+    assert [observation.data for observation in result.observations] == [ORIGINAL]
     assert result.problems == []
 
 
@@ -156,9 +156,9 @@ def test_the_record_has_what_was_given_to_the_plugins() -> None:
 
 
 def test_a_copy_says_which_fields_were_set() -> None:
-    one = seen(data={"a": [1]})
-    copied = own_copy(one)
+    observation = seen(data={"a": [1]})
+    copied = own_copy(observation)
 
-    assert copied == one
-    assert copied.model_fields_set == one.model_fields_set
-    assert copied.data["a"] is not one.data["a"]
+    assert copied == observation
+    assert copied.model_fields_set == observation.model_fields_set
+    assert copied.data["a"] is not observation.data["a"]

@@ -114,7 +114,7 @@ def test_observations_may_be_yielded_by_observers_and_hooks() -> None:
     made = plugin(Observer(name="eyes", observe=observe))
     result = Lab(Agent("test", plugins=[made, more])).run()
 
-    assert [one.source for one in result.observations] == ["a", "b", "c"]
+    assert [observation.source for observation in result.observations] == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("name", ["observe", "partition"])
@@ -193,7 +193,7 @@ def test_an_error_in_a_component_does_not_affect_the_others(error: BaseException
     name = type(error).__name__
 
     assert result.success
-    assert [one.source for one in result.observations] == ["test"]
+    assert [observation.source for observation in result.observations] == ["test"]
     assert [p.id for p in result.observer_errors if name in p.error] == ["p:blind"]
     assert {p.id for p in result.problems if name in p.error} == {"p:mad", "p:never"}
     assert len(act.calls) == 1

@@ -237,7 +237,9 @@ def functions(name: str, scenery: Scenery, good: Any, *takes: str) -> list[Calla
         "is a generator": [generator],
     }
     made = special.get(name) or [plain(body) for body in bodies(name, scenery)]
-    parameters = [inspect.Parameter(one, inspect.Parameter.KEYWORD_ONLY) for one in takes]
+    parameters = [
+        inspect.Parameter(parameter, inspect.Parameter.KEYWORD_ONLY) for parameter in takes
+    ]
     for one in made:
         one.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return made
@@ -265,8 +267,13 @@ def iteration(made: Agent) -> LoopResult:
     """An iteration, which succeeds, and in which others did as they should."""
     result = Lab(made).run()
     assert result.success
-    assert "eyes" in [one.source for one in result.observations]
-    assert next(one for one in result.observations if one.source == "eyes").data == EYES.data
+    assert "eyes" in [observation.source for observation in result.observations]
+    assert (
+        next(
+            observation for observation in result.observations if observation.source == "eyes"
+        ).data
+        == EYES.data
+    )
     assert result.situation is not None
     assert result.situation.evidence("p:brain") == {"n": {"x": 1}}
     return result
@@ -275,7 +282,7 @@ def iteration(made: Agent) -> LoopResult:
 def safely(result: LoopResult) -> bool:
     """True if the others decided and acted with the parameters that they chose."""
     assert result.decision is not None
-    acted = [one.output for one in result.action_results]
+    acted = [action_result.output for action_result in result.action_results]
     return result.decision.params == {"n": {"x": 1}} and acted == ["safe"]
 
 
@@ -284,7 +291,7 @@ def of_observer(name: str, function: Callable[..., Any]) -> str:
     odd = Observer(name="odd", observe=function, partition=lambda: [{"a": {}}], **limit(name))
     result = iteration(agent(odd, *others()))
     assert safely(result)
-    if [one.id for one in result.observer_errors] == ["p:odd"]:
+    if [observer_error.id for observer_error in result.observer_errors] == ["p:odd"]:
         return "recorded"
     return "counts" if result.observations[0].source == "odd" else "lost"
 
@@ -294,7 +301,7 @@ def of_orienter(name: str, function: Callable[..., Any]) -> str:
     result = iteration(agent(Orienter(name="odd", orient=function, **limit(name)), *others()))
     assert safely(result)
     assert result.situation is not None
-    if [one.id for one in result.problems] == ["p:odd"]:
+    if [problem.id for problem in result.problems] == ["p:odd"]:
         return "recorded"
     return "counts" if result.situation.assessments[0].findings == ["odd"] else "lost"
 
@@ -328,7 +335,7 @@ def of_tool(name: str, function: Callable[..., Any]) -> str:
     tool = Tool(name="odd", run=function, description="Odd.", **limit(name))
     with scene(*script, plugin=plugin(tool, *others())) as going_on:
         found = going_on.ask()
-        [told] = [one.observation for one in going_on.entries(Result)]
+        [told] = [entry.observation for entry in going_on.entries(Result)]
     assert found.text == "All in all it was the disk."
     if told.status == "succeeded":
         return "counts" if told.output == "odd" else "lost"
@@ -359,7 +366,7 @@ def of_hook(name: str, function: Callable[..., Any]) -> str:
     result = iteration(made)
     assert safely(result)
     assert result.situation is not None
-    if [one.id for one in result.problems] == ["odd.on_orient"]:
+    if [problem.id for problem in result.problems] == ["odd.on_orient"]:
         return "recorded" if result.situation.priority == "low" else "lost"
     return "counts" if result.situation.priority == "high" else "lost"
 

@@ -246,7 +246,7 @@ def test_an_override_of_a_function_of_a_component_is_used() -> None:
 
     observations = Lab(Agent("test", plugins=[Mine()])).run().observations
 
-    assert [one.source for one in observations] == ["mine", "base"]
+    assert [observation.source for observation in observations] == ["mine", "base"]
 
 
 def test_two_classes_of_a_file_may_not_share_an_id(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ class World(Plugin):
         return assessed("judged", source="world:judge", contributing_factor=self.factor)
 
     def choose(self) -> Decision:
-        grave = any(one.severity != "info" for one in self.sees)
+        grave = any(see.severity != "info" for see in self.sees)
         if self.act is None or not grave:
             return no_op("all is well")
         return Decision(
@@ -111,7 +111,9 @@ class Rig:
         """The assessment of the orienter."""
         result = self.run(*sees)
         assert result.situation is not None
-        return next(one for one in result.situation.assessments if one.source == SOURCE)
+        return next(
+            assessment for assessment in result.situation.assessments if assessment.source == SOURCE
+        )
 
     def incidents(self, **query: str) -> Any:
         [shown] = self.lab.agent.host.endpoints.values()
@@ -122,7 +124,7 @@ class Rig:
 
     @property
     def markdown(self) -> list[str]:
-        return [one["markdown"] for one in self.incidents()["incidents"]]
+        return [incident["markdown"] for incident in self.incidents()["incidents"]]
 
 
 Telling = Callable[..., ScriptedModel]
@@ -272,7 +274,7 @@ def test_of_two_actions_the_last_one_helped() -> None:
     rig.world.act = "world:format"
     rig.run(full())
     rig.run(fine())
-    assert [one["action"] for one in rig.incidents()["incidents"]] == ["world:format"]
+    assert [incident["action"] for incident in rig.incidents()["incidents"]] == ["world:format"]
 
 
 def approve(rig: Rig) -> None:
@@ -288,7 +290,7 @@ def test_an_action_that_a_person_had_to_approve_is_recorded_once_it_was_done() -
     rig.run(full())
     approve(rig)
     rig.run(fine())
-    assert [one["action"] for one in rig.incidents()["incidents"]] == ["world:restart"]
+    assert [incident["action"] for incident in rig.incidents()["incidents"]] == ["world:restart"]
 
 
 def test_a_recovery_before_the_approval_is_not_recorded() -> None:
@@ -309,7 +311,7 @@ def test_an_approval_that_is_asked_for_again_does_not_take_the_place_of_what_was
     # The next iteration has seen the world as it was before.
     rig.run(full())
     rig.run(fine())
-    assert [one["action"] for one in rig.incidents()["incidents"]] == ["world:restart"]
+    assert [incident["action"] for incident in rig.incidents()["incidents"]] == ["world:restart"]
 
 
 def test_an_iteration_that_began_before_the_action_was_done_shows_nothing() -> None:
@@ -343,7 +345,7 @@ def test_other_hosts_and_other_actions_are_other_incidents() -> None:
         rig.world.act = f"world:{act}"
         rig.run(full(host))
         rig.run(fine(host))
-    ids = [one["id"] for one in rig.incidents()["incidents"]]
+    ids = [incident["id"] for incident in rig.incidents()["incidents"]]
     assert len(set(ids)) == 3
 
 
@@ -352,9 +354,9 @@ def test_the_oldest_are_forgotten(tmp_path: Path) -> None:
     for host in ("alpha", "beta", "alpha", "gamma"):
         rig.run(full(host))
         rig.run(fine(host))
-    told = "".join(rig.markdown)
+    text = "".join(rig.markdown)
     assert rig.incidents()["total"] == 2
-    assert ("alpha" in told, "beta" in told, "gamma" in told) == (True, False, True)
+    assert ("alpha" in text, "beta" in text, "gamma" in text) == (True, False, True)
     assert len(list(tmp_path.iterdir())) == 2
     kept = rig.lab.client.keys("*incident:*")
     assert len(kept) == 2
@@ -410,7 +412,7 @@ def test_its_keywords_come_from_the_observations_and_never_from_findings() -> No
         rig.run(fine("web-1"))
         rig.run(full("web-2"))
         rig.run(fine("web-2"))
-    words = [word for one in rig.incidents()["incidents"] for word in one["keywords"]]
+    words = [word for incident in rig.incidents()["incidents"] for word in incident["keywords"]]
     assert sorted(set(words)) == ["disk", "full", "usage", "web-1", "web-2"]
     assert "Seen before" not in "".join(rig.markdown)
 
@@ -450,16 +452,19 @@ def test_without_the_model_there_is_a_plain_story(telling: Telling) -> None:
 
 
 def test_with_nothing_on_record_it_is_not_sure_at_all() -> None:
-    said = Rig().says(full())
-    assert (said.findings, said.confidence) == (["No incidents recorded"], None)
+    assessment = Rig().says(full())
+    assert (assessment.findings, assessment.confidence) == (["No incidents recorded"], None)
 
 
 def test_without_similar_incidents_the_confidence_is_03() -> None:
     rig = Rig()
     rig.run(full())
     rig.run(fine())
-    said = rig.says(seen("router", severity="error", data={"said": "link lost"}))
-    assert (said.findings, said.confidence) == (["No recorded incident is similar"], 0.3)
+    assessment = rig.says(seen("router", severity="error", data={"said": "link lost"}))
+    assert (assessment.findings, assessment.confidence) == (
+        ["No recorded incident is similar"],
+        0.3,
+    )
     assert rig.says(fine()).confidence == 0.3
 
 
@@ -467,16 +472,16 @@ def test_a_similar_incident_gives_confidence_07_and_its_lesson() -> None:
     rig = Rig()
     rig.run(full())
     at = rig.run(fine()).ended_at
-    said = rig.says(full("web-2"))
-    assert said.confidence == 0.7
+    assessment = rig.says(full("web-2"))
+    assert assessment.confidence == 0.7
     expected = (
         f"Seen before (once, last on {at:%Y-%m-%d}): One observation of severity warning from "
         'disk/usage; gone after world:clean. Lesson: world:clean {"host": "web-1"} helped. '
         "Check that the cause is the same before repeating it."
     )
-    assert said.findings == [expected]
-    assert said.data is not None
-    similar: Any = said.data["incidents"]
+    assert assessment.findings == [expected]
+    assert assessment.data is not None
+    similar: Any = assessment.data["incidents"]
     # disk, usage and full of five words that are in either.
     assert [one["similarity"] for one in similar] == [0.6]
 
@@ -486,9 +491,9 @@ def test_the_most_similar_come_first_and_no_more_than_asked_for() -> None:
     for host in ("web-1", "web-2", "web-3"):
         rig.run(full(host))
         rig.run(fine(host))
-    said = rig.says(full("web-3"))
-    assert said.data is not None
-    found: Any = said.data["incidents"]
+    assessment = rig.says(full("web-3"))
+    assert assessment.data is not None
+    found: Any = assessment.data["incidents"]
     assert [one["similarity"] for one in found] == [1.0, 0.6]
     assert "web-3" in found[0]["keywords"]
 

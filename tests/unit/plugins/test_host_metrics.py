@@ -159,4 +159,6 @@ def test_a_mount_that_hangs_hides_no_other_and_keeps_one_thread(
     assert "value" in first[4].data
     assert asked[:2] == ["/dead", "/dead"]
     finding = f"{HOST}: /dead: no answer within 0.1 s"
-    assert finding in [item for one in metrics.orient(first).assessments for item in one.findings]
+    assert finding in [
+        item for assessment in metrics.orient(first).assessments for item in assessment.findings
+    ]

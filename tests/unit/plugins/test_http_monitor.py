@@ -565,8 +565,8 @@ def test_an_http_restart_that_nobody_answers_does_not_tell_the_secret(nowhere: s
 
 def test_a_dry_run_tells_and_does_nothing(nowhere: str) -> None:
     monitor = rig(endpoint(nowhere, restart=FUNCTION))
-    told = monitor.act("restartService", {"endpointId": "api"}, "dry_run")
-    assert told == f"Would call {__name__}:remember_restart('api')"
+    result = monitor.act("restartService", {"endpointId": "api"}, "dry_run")
+    assert result == f"Would call {__name__}:remember_restart('api')"
     assert RESTARTED == []
     assert monitor.state.values == {}
 

@@ -61,9 +61,9 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedModel]:
 @pytest.fixture
 def gone() -> int:
     """The id of a process that has ended."""
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    return ended.pid
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
 
 
 def use(shop: Any, tool: str, **params: Any) -> Any:
@@ -168,15 +168,15 @@ def asked(shop: Any, model: ScriptedModel, question: str) -> Investigation:
     id = lab.launcher.ask(InvestigationRequest(question=question), TESTER, lab.engine.retention)
     assert id
     lab.deliver()
-    found = lab.store.investigations.get(id)
-    assert found is not None
-    return found
+    investigation = lab.store.investigations.get(id)
+    assert investigation is not None
+    return investigation
 
 
 def test_the_script_finds_nothing_where_nothing_is_wrong(shop: Any, model: ScriptedModel) -> None:
-    found = asked(shop, model, "How is the shop?")
-    assert (found.ending, found.counters.tool_calls) == ("final_answer", 1)
-    assert (found.text or "").startswith("It is well.")
+    investigation = asked(shop, model, "How is the shop?")
+    assert (investigation.ending, investigation.counters.tool_calls) == ("final_answer", 1)
+    assert (investigation.text or "").startswith("It is well.")
 
 
 def test_the_script_names_the_cause_and_does_nothing_when_only_asked_why(
@@ -184,10 +184,10 @@ def test_the_script_names_the_cause_and_does_nothing_when_only_asked_why(
 ) -> None:
     web.status = 503
     lock = locked(shop, gone)
-    found = asked(shop, model, "Why does the shop answer 503?")
-    assert found.status == "ended"
-    assert f"courier.lock was left behind by process {gone}" in (found.text or "")
-    assert f"Remove {lock}." in (found.text or "")
+    investigation = asked(shop, model, "Why does the shop answer 503?")
+    assert investigation.status == "ended"
+    assert f"courier.lock was left behind by process {gone}" in (investigation.text or "")
+    assert f"Remove {lock}." in (investigation.text or "")
 
 
 def test_the_script_asks_for_the_fix_when_it_is_to_fix_it(
@@ -203,15 +203,15 @@ def test_the_script_does_not_blame_a_lock_whose_process_lives(
 ) -> None:
     web.status = 503
     locked(shop, psutil.Process().pid)
-    found = asked(shop, model, "The shop answers 503. Fix it.")
-    assert found.status == "ended"
-    assert (found.text or "").startswith("I have not found the cause.")
+    investigation = asked(shop, model, "The shop answers 503. Fix it.")
+    assert investigation.status == "ended"
+    assert (investigation.text or "").startswith("I have not found the cause.")
 
 
 def test_the_script_does_not_invent_what_no_log_says(
     shop: Any, model: ScriptedModel, web: Site
 ) -> None:
     web.status = 503
-    found = asked(shop, model, "The shop answers 503. Fix it.")
-    assert (found.ending, found.counters.errors) == ("final_answer", 2)
-    assert (found.text or "").startswith("I have not found the cause.")
+    investigation = asked(shop, model, "The shop answers 503. Fix it.")
+    assert (investigation.ending, investigation.counters.errors) == ("final_answer", 2)
+    assert (investigation.text or "").startswith("I have not found the cause.")

@@ -46,19 +46,19 @@ def ask(lab: Lab, **fields: Any) -> ActionResult:
 def waiting(lab: Lab, result: ActionResult) -> ApprovalItem:
     """The approval that a call waits for."""
     assert result.waits_for, result
-    found = lab.store.approvals.get(result.waits_for)
-    assert found is not None
-    return found
+    approval = lab.store.approvals.get(result.waits_for)
+    assert approval is not None
+    return approval
 
 
 def approved(lab: Lab, item: ApprovalItem) -> ActionResult:
     """The result once a person has approved it."""
     lab.resolver.answer(item.id, "approved", person("bob"))
     lab.deliver()
-    found = lab.store.approvals.get(item.id)
-    assert found is not None
-    assert found.result is not None
-    return found.result
+    approval = lab.store.approvals.get(item.id)
+    assert approval is not None
+    assert approval.result is not None
+    return approval.result
 
 
 # What is called, and when
@@ -182,11 +182,11 @@ def test_an_approver_who_saw_an_earlier_preview_has_not_approved_a_later_one(rog
     ask(lab, kind="dry-run", previews=item.id)
     lab.resolver.answer(item.id, "approved", person("eve"))
     lab.deliver()
-    found = lab.store.approvals.get(item.id)
+    approval = lab.store.approvals.get(item.id)
 
-    assert found is not None
-    assert found.result is not None
-    assert "in another way than was approved" in str(found.result.error)
+    assert approval is not None
+    assert approval.result is not None
+    assert "in another way than was approved" in str(approval.result.error)
     assert rogue.calls == []
 
 
@@ -215,7 +215,7 @@ def test_hints_of_a_server_change_nothing(rogue: Rogue) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("conduct", "why"),
+    ("conduct", "reason"),
     [
         ("die", "it ended, or closed its output"),
         ("hang", "it did not answer in time"),
@@ -228,14 +228,14 @@ def test_hints_of_a_server_change_nothing(rogue: Rogue) -> None:
     ],
 )
 def test_a_server_that_fails_after_the_call_leaves_the_outcome_unknown(
-    rogue: Rogue, conduct: str, why: str
+    rogue: Rogue, conduct: str, reason: str
 ) -> None:
     pinned = rogue.pinned()
     rogue.behave([tool()], on_call=conduct)
-    result = ask(Lab(rogue.agent(**pinned, timeout=2 if "time" in why else 20)))
+    result = ask(Lab(rogue.agent(**pinned, timeout=2 if "time" in reason else 20)))
 
     assert (result.success, result.unknown) == (False, True)
-    assert why in str(result.error)
+    assert reason in str(result.error)
     assert rogue.calls == [{"text": "hi"}]
     rogue.behave()
     assert ask(Lab(rogue.agent(**pinned, timeout=20))).success
@@ -357,7 +357,7 @@ _OUTSIDE: dict[str, Any] = {"properties": {"a": {"$ref": "https://evil.example/s
 
 
 @pytest.mark.parametrize(
-    ("listed", "why"),
+    ("listed", "reason"),
     [
         (tool("s\u0435nd"), "its name is not"),
         (tool("x" * 65), "its name is not"),
@@ -374,8 +374,8 @@ _OUTSIDE: dict[str, Any] = {"properties": {"a": {"$ref": "https://evil.example/s
         (tool(items={"type": "string", "x-mcp-header": "A"}), "x-mcp-header"),
     ],
 )
-def test_a_tool_with_a_flaw_is_left_out(rogue: Rogue, listed: dict[str, Any], why: str) -> None:
-    assert why in str(flaw(listed["name"], listed["description"], listed["inputSchema"]))
+def test_a_tool_with_a_flaw_is_left_out(rogue: Rogue, listed: dict[str, Any], reason: str) -> None:
+    assert reason in str(flaw(listed["name"], listed["description"], listed["inputSchema"]))
 
 
 def test_a_schema_that_is_too_deep_is_refused() -> None:

@@ -69,8 +69,8 @@ class Remote(Handler):
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")
         self.end_headers()
-        for one in data:
-            self.wfile.write(EVENT.format(one).encode())
+        for datum in data:
+            self.wfile.write(EVENT.format(datum).encode())
             self.wfile.flush()
 
     def _answers(self, message: Any) -> None:
@@ -141,7 +141,7 @@ def test_a_server_of_an_older_revision_has_a_session_that_is_ended(
 
 
 @pytest.mark.parametrize(
-    ("conduct", "sent", "why"),
+    ("conduct", "sent", "reason"),
     [
         ("fails", True, "it answered 502"),
         ("refuses", False, "it answered 403"),
@@ -151,11 +151,11 @@ def test_a_server_of_an_older_revision_has_a_session_that_is_ended(
     ],
 )
 def test_a_failure_tells_whether_the_call_may_have_taken_effect(
-    remote: tuple[type[Remote], str], conduct: str, sent: bool, why: str
+    remote: tuple[type[Remote], str], conduct: str, sent: bool, reason: str
 ) -> None:
     handler, url = remote
     handler.conduct = conduct
-    with pytest.raises(ServerFailure, match=why) as failure:
+    with pytest.raises(ServerFailure, match=reason) as failure:
         call(url)
 
     assert failure.value.sent is sent

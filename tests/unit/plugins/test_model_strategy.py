@@ -75,7 +75,7 @@ class Rig:
 
     def asked(self, number: int = 0) -> str:
         messages = self.model.requests[number].body["messages"]
-        return "\n".join(one["content"] or "" for one in messages)
+        return "\n".join(message["content"] or "" for message in messages)
 
 
 Deciding = Callable[..., Rig]
@@ -162,7 +162,7 @@ def test_an_unsure_choice_is_a_no_op_and_kept_as_an_alternative(deciding: Decidi
         "the shop does not answer"
     )
     assert decision.alternatives is not None
-    assert [one.action for one in decision.alternatives] == ["web:restart"]
+    assert [alternative.action for alternative in decision.alternatives] == ["web:restart"]
 
 
 def test_confidence_that_is_just_enough_passes(deciding: Deciding) -> None:
@@ -170,7 +170,7 @@ def test_confidence_that_is_just_enough_passes(deciding: Deciding) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "why"),
+    ("wrong", "reason"),
     [
         ({"action": "web:destroy"}, "no action 'web:destroy'"),
         ({"params": {"service": "a b"}}, "the params of web:restart are not valid: service"),
@@ -184,16 +184,16 @@ def test_confidence_that_is_just_enough_passes(deciding: Deciding) -> None:
     ],
 )
 def test_an_invalid_decision_is_corrected_once_and_then_a_no_op(
-    deciding: Deciding, wrong: dict[str, Any], why: str
+    deciding: Deciding, wrong: dict[str, Any], reason: str
 ) -> None:
     rig = deciding(answers(**wrong))
     decision = rig.run()
     assert decision.is_no_op
     assert decision.rationale.startswith("The model failed to decide: ")
-    assert why in decision.rationale
+    assert reason in decision.rationale
     assert decision.confidence == 0
     assert len(rig.model.requests) == 2
-    assert why in rig.asked(1)
+    assert reason in rig.asked(1)
     assert rig.web.restarted == []
 
 

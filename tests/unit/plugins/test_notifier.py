@@ -217,9 +217,9 @@ def test_another_system_gets_the_whole_approval() -> None:
         tell(recipient, "answered", links, status="expired")
         [(_, _, headers, body)] = system.requests
 
-    told = json.loads(body)
-    assert (told["stage"], told["agent"], told["approval"]["id"]) == ("answered", "test", "4711")
-    assert (headers["X-Token"], told["link"]) == ("hidden", LINK)
+    data = json.loads(body)
+    assert (data["stage"], data["agent"], data["approval"]["id"]) == ("answered", "test", "4711")
+    assert (headers["X-Token"], data["link"]) == ("hidden", LINK)
 
 
 ABOUT: dict[str, dict[str, Any]] = {
@@ -341,9 +341,9 @@ def test_apprise_posts_and_what_fails_hides_the_address() -> None:
     finally:
         root.setLevel(level)
         root.removeHandler(log)
-    said = "\n".join([str(failure.value), str(gone.value), *log.lines])
+    text = "\n".join([str(failure.value), str(gone.value), *log.lines])
     for secret in ("secret-p", "sesame-open", "example.com"):
-        assert secret not in said
+        assert secret not in text
 
 
 def test_apprise_sends_in_the_thread_that_calls_it() -> None:
@@ -487,8 +487,8 @@ def test_quiet_hours_hold_back_what_is_not_critical() -> None:
 
     def until(**values: Any) -> datetime | None:
         [recipient] = rig.plugin.notification_recipients(item(**values), "waiting", rig.ctx)
-        found: datetime | None = recipient.not_before
-        return found
+        moment: datetime | None = recipient.not_before
+        return moment
 
     assert until() == rig.clock.time.replace(hour=18)
     assert until(risk="critical") is None
@@ -511,8 +511,8 @@ def test_quiet_hours_hold_back_what_is_not_critical() -> None:
 )
 def test_quiet_hours_follow_the_clocks_of_their_zone(now: str, ends: str | None) -> None:
     hours = QuietHours(start=22, end=7, timezone="Europe/Vienna")
-    found = hours.until(datetime.fromisoformat(now).astimezone(UTC))
-    assert found == (datetime.fromisoformat(ends) if ends else None)
+    moment = hours.until(datetime.fromisoformat(now).astimezone(UTC))
+    assert moment == (datetime.fromisoformat(ends) if ends else None)
 
 
 def test_quiet_hours_of_a_zone_that_is_off_by_quarters_end_on_time() -> None:
@@ -531,7 +531,7 @@ def test_a_quiet_weekend_ends_on_monday() -> None:
 
 
 @pytest.mark.parametrize(
-    ("group", "why"),
+    ("group", "reason"),
     [
         ({"recipients": []}, "recipients"),
         ({"recipients": ["chat.example"]}, "scheme of an Apprise URL"),
@@ -546,9 +546,9 @@ def test_a_quiet_weekend_ends_on_monday() -> None:
         ({"urls": ["https://x"]}, "not known"),
     ],
 )
-def test_wrong_options_are_refused_and_hide_the_address(group: dict[str, Any], why: str) -> None:
+def test_wrong_options_are_refused_and_hide_the_address(group: dict[str, Any], reason: str) -> None:
     given = {"name": "ops", "recipients": ["https://chat.example"], **group}
-    with pytest.raises(PluginError, match=why) as error:
+    with pytest.raises(PluginError, match=reason) as error:
         Notifier(groups=[given])
     assert "secret-c" not in str(error.value)
 

@@ -218,8 +218,8 @@ def test_dry_runs_tell_and_do_nothing(rig: Callable[..., Rig], tmp_path: Path) -
     plugin = rig()
     assert "Would start" in plugin.act("start", {"name": "web"}, "dry_run")
     assert "Would start" in plugin.act("restart", {"name": "web"}, "dry_run")
-    told = plugin.act("signal", {"name": "web", "signal": "HUP"}, "dry_run")
-    assert told == "Would send HUP to web"
+    result = plugin.act("signal", {"name": "web", "signal": "HUP"}, "dry_run")
+    assert result == "Would send HUP to web"
     assert not (tmp_path / "run").exists()
 
 
@@ -227,8 +227,8 @@ def test_a_dry_run_knows_what_runs(rig: Callable[..., Rig]) -> None:
     plugin = rig()
     process = start(plugin)
     assert "Would do nothing" in plugin.act("start", {"name": "web"}, "dry_run")
-    told = plugin.act("restart", {"name": "web"}, "dry_run")
-    assert told.startswith(f"Would stop process {process.pid} and start")
+    result = plugin.act("restart", {"name": "web"}, "dry_run")
+    assert result.startswith(f"Would stop process {process.pid} and start")
 
 
 def test_units_are_asked_through_systemctl(rig: Callable[..., Rig], systemctl: Path) -> None:

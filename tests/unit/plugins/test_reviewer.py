@@ -33,10 +33,10 @@ class Risky(Plugin):
         decision = Decision(
             action=chosen, params={"text": "x" * size}, rationale=INJECTED, confidence=0.9
         )
-        found = assessed(INJECTED, source="risky:judge")
+        assessment = assessed(INJECTED, source="risky:judge")
         self.components = (
             Observer(name="look", observe=lambda: [seen("risky/log", data={"line": INJECTED})]),
-            Orienter(name="judge", orient=lambda: found),
+            Orienter(name="judge", orient=lambda: assessment),
             Strategy(name="decide", decide=lambda: decision),
         )
 
@@ -187,7 +187,7 @@ def test_a_decision_too_long_to_be_shown_whole_is_not_reviewed(reviewing: Review
 def test_texts_in_the_evidence_stay_data(reviewing: Reviewing) -> None:
     rig = reviewing(answers("deny", "the log gives orders"))
     review = rig.run()
-    system, user = (one["content"] for one in rig.model.requests[0].body["messages"])
+    system, user = (message["content"] for message in rig.model.requests[0].body["messages"])
     [tool] = rig.model.requests[0].body["tools"]
 
     assert "answer `deny` and say so" in system
@@ -230,11 +230,11 @@ def test_a_replay_uses_the_recorded_review(reviewing: Reviewing, verdict: str) -
     rig = reviewing(answers(verdict))
     rig.run()
     assert rig.result is not None
-    asked = len(rig.model.requests)
-    found = judge(Shadow(rig.agent), LoopResult.from_json(rig.result.to_json()))
+    count = len(rig.model.requests)
+    judgement = judge(Shadow(rig.agent), LoopResult.from_json(rig.result.to_json()))
 
-    assert found.differences == []
-    assert len(rig.model.requests) == asked
+    assert judgement.differences == []
+    assert len(rig.model.requests) == count
 
 
 def test_reviews_need_a_model() -> None:

@@ -269,10 +269,10 @@ def test_a_dry_run_tells_what_the_policy_says(
     command: str, says: str, flags: tuple[bool, ...], ran: Stub
 ) -> None:
     rig = Rig(Shell(allow=["ls"], deny=["rm"]))
-    told = rig.act("bash", {"command": command, "timeout": 900}, "dry_run")
-    assert told["says"] == says
-    assert (told["allowed"], told["denied"], told["interactive"]) == flags
-    assert told["timeout"] == 600
+    result = rig.act("bash", {"command": command, "timeout": 900}, "dry_run")
+    assert result["says"] == says
+    assert (result["allowed"], result["denied"], result["interactive"]) == flags
+    assert result["timeout"] == 600
     assert ran.calls == []
 
 

@@ -113,8 +113,8 @@ def test_a_full_folder_is_proposed_for_cleaning_and_cleaned(watch: Any, tmp_path
     decision = rig.think()
     assert decision is not None
     assert rig.host.actions[decision.action].autonomy.mode == "approval-required"
-    told = rig.act("clean", decision.params, "dry_run")
-    assert told == "Would delete 3 files, 1.8 MB"
+    result = rig.act("clean", decision.params, "dry_run")
+    assert result == "Would delete 3 files, 1.8 MB"
     assert rig.act("clean", decision.params) == "Deleted 3 files, 1.8 MB"
     assert sorted(path.name for path in folder.iterdir()) == ["precious.txt", "scratch-3.bin"]
     assert rig.think() is None

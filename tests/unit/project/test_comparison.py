@@ -72,5 +72,5 @@ def test_regressions_come_first_and_what_was_not_measured_is_named(
     assert "commands: 65  then, not measured now" in capsys.readouterr().out
 
     assert tell([*same, commands], [*same, {**commands, "value": 130}]) is True
-    said = capsys.readouterr().out.splitlines()
-    assert said[2].startswith("REGRESSION commands: 65 -> 130")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2].startswith("REGRESSION commands: 65 -> 130")

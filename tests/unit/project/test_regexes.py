@@ -76,10 +76,10 @@ def modules() -> Iterator[ModuleType]:
     for name in PACKAGES:
         package = importlib.import_module(name)
         yield package
-        for found in pkgutil.walk_packages(package.__path__, f"{name}."):
+        for module in pkgutil.walk_packages(package.__path__, f"{name}."):
             # Alembic alone can import its environment.
-            if not found.name.endswith(("__main__", ".env")):
-                yield importlib.import_module(found.name)
+            if not module.name.endswith(("__main__", ".env")):
+                yield importlib.import_module(module.name)
 
 
 def held(value: Any) -> Iterator[re.Pattern[str]]:
@@ -113,7 +113,7 @@ def calls(module: ModuleType) -> Iterator[tuple[ast.Call, Any, str]]:
 def compiled(node: ast.Call, module: ModuleType) -> re.Pattern[Any] | None:
     """The expression that a call of `re` is given; None when it is made of data."""
     text: Any = value_of(node.args[0], module)
-    flags = [value_of(one, module) for one in node.args[1:] if "re." in ast.unparse(one)]
+    flags = [value_of(arg, module) for arg in node.args[1:] if "re." in ast.unparse(arg)]
     return re.compile(text, *flags) if isinstance(text, str | bytes) else None
 
 

@@ -220,7 +220,9 @@ def counts(ctx: Context) -> Decision:
 def looks_up(ctx: Context) -> Decision:
     graph = ctx.graph()
     graph.add([Triple(subject="a", predicate="b", object="c")])
-    return choice(params={"out": [one.object for one in graph.out("a")], "size": graph.size()})
+    return choice(
+        params={"out": [triple.object for triple in graph.out("a")], "size": graph.size()}
+    )
 
 
 def waits(ctx: Context) -> Decision:
@@ -267,7 +269,7 @@ def all_facts(ctx: Context) -> Decision:
 
 
 @pytest.mark.parametrize(
-    ("then", "now", "why"),
+    ("then", "now", "reason"),
     [
         (quiet, swallows, "p:chooses reads state other, which it did not read then"),
         (quiet, waits, 'p:chooses reads approvals waiting [["x"]], which it did not read then'),
@@ -277,14 +279,14 @@ def all_facts(ctx: Context) -> Decision:
     ],
 )
 def test_a_decision_on_unrecorded_input_cannot_be_judged(
-    then: Callable[..., Any], now: Callable[..., Any], why: str
+    then: Callable[..., Any], now: Callable[..., Any], reason: str
 ) -> None:
     judgement = only(lab_with(then), lab_with(now))
 
     assert judgement.differences == ["cannot tell"]
     assert judgement.after is None
     assert judgement.why is not None
-    assert judgement.why.startswith(why)
+    assert judgement.why.startswith(reason)
 
 
 def twofold(limit: int, state: tuple[str, ...] = ()) -> Agent:
@@ -460,7 +462,7 @@ def test_an_unrecorded_clock_shows_the_time_of_the_phase() -> None:
     judgement = judge(
         Shadow(lab_with(lambda ctx: choice(params={"at": ctx.now().isoformat()}))), record
     )
-    (ran,) = [one for one in record.phase_runs if one.phase == "decide"]
+    (ran,) = [phase_run for phase_run in record.phase_runs if phase_run.phase == "decide"]
 
     assert judgement.after is not None
     at = record.started_at + timedelta(milliseconds=ran.offset)
@@ -834,19 +836,19 @@ CSV = f"""iteration,timestamp,source,severity,host,load
 
 
 def observed(path: Path) -> list[LoopResult]:
-    made = ObservationFile(path, "test")
-    return [LoopResult.from_json(text) for portion in made.portions() for text in portion]
+    file = ObservationFile(path, "test")
+    return [LoopResult.from_json(text) for portion in file.portions() for text in portion]
 
 
 def test_observations_in_csv_with_one_number_are_one_iteration(tmp_path: Path) -> None:
     (tmp_path / "o.csv").write_text(CSV)
     first, second = observed(tmp_path / "o.csv")
 
-    assert [one.data for one in first.observations] == [
+    assert [observation.data for observation in first.observations] == [
         {"host": "h1", "load": 70},
         {"host": "h2", "load": 0.5},
     ]
-    assert [one.severity for one in first.observations] == ["warning", None]
+    assert [observation.severity for observation in first.observations] == ["warning", None]
     assert second.ended_at - first.ended_at == timedelta()
 
 
@@ -866,7 +868,9 @@ def test_observations_recorded_elsewhere_show_what_would_be_done(tmp_path: Path)
 
     strategy = Strategy(name="s", decide=decide, applicable_when=is_loaded)
     shadow = Shadow(agent(Orienter(name="r", orient=orient), strategy, Recorder().action()))
-    judgement = [judge(shadow, one, is_recorded=False) for one in observed(tmp_path / "o.jsonl")]
+    judgement = [
+        judge(shadow, result, is_recorded=False) for result in observed(tmp_path / "o.jsonl")
+    ]
 
     assert [one.differences for one in judgement] == [[], ["flipped", "newly automatic"]]
     assert judgement[1].after is not None

@@ -267,7 +267,7 @@ def test_assessments_that_disagree_are_all_recorded() -> None:
     result = Lab(agent(reads("one", "all is well"), reads("two", "all is lost"))).run()
     assert result.situation is not None
 
-    assert [one.findings for one in result.situation.assessments] == [
+    assert [assessment.findings for assessment in result.situation.assessments] == [
         ["all is well"],
         ["all is lost"],
     ]
@@ -418,7 +418,7 @@ def looks(look: Callable[[Context], Any], *more: Any, **hooks: Any) -> Lab:
 
 def told(result: LoopResult) -> dict[str, list[Read]]:
     """The reads by component or hook."""
-    return {one.by: one.reads for one in result.reads}
+    return {read.by: read.reads for read in result.reads}
 
 
 def test_state_reads_of_orienters_strategies_and_hooks_are_recorded() -> None:
@@ -450,7 +450,7 @@ def test_state_reads_of_orienters_strategies_and_hooks_are_recorded() -> None:
         ],
         "p.on_decide": [Read(of="state", key="count", value=4)],
     }
-    assert [one.phase for one in result.reads] == ["orient", "orient", "decide", "decide"]
+    assert [read.phase for read in result.reads] == ["orient", "orient", "decide", "decide"]
 
 
 def test_the_clock_that_plugins_saw_is_recorded() -> None:
@@ -510,11 +510,11 @@ def test_turns_of_the_model_are_recorded_with_a_digest_of_the_request() -> None:
     lab.run()
     reads = told(first(lab))["p:r"]
 
-    assert [one.value for one in reads] == [
+    assert [read.value for read in reads] == [
         *("about disks", "about disks", {"error": "ModelError: no answer"}),
     ]
-    assert [one.key.split()[0] for one in reads] == ["ask"] * 3
-    assert len({one.key for one in reads}) == 3
+    assert [read.key.split()[0] for read in reads] == ["ask"] * 3
+    assert len({read.key for read in reads}) == 3
 
 
 def test_nothing_is_recorded_of_observers_actions_and_plugins_that_read_nothing() -> None:
@@ -541,7 +541,7 @@ def test_a_secret_that_was_read_is_not_in_the_record() -> None:
     reads = told(first(lab))["p:r"]
 
     assert secret not in json.dumps(lab.client.hgetall(KEYS.past_iteration(1)))
-    assert [(one.value, one.note) for one in reads] == [
+    assert [(read.value, read.note) for read in reads] == [
         (None, "absent"),
         ({"password": "[redacted]", "user": "ann"}, "redacted"),
     ]
@@ -583,7 +583,7 @@ def test_many_large_values_do_not_exceed_the_limit_of_a_phase() -> None:
     reads = told(first(lab))["p:r"]
 
     assert len(lab.client.hget(KEYS.past_iteration(1), "reads:orient")) < 1.1 * MAX_PHASE
-    assert {one.note for one in reads} == {None, "too large"}
+    assert {read.note for read in reads} == {None, "too large"}
     assert len(reads) == 20
 
 

@@ -47,9 +47,9 @@ def expiring(**approvals: Any) -> Lab:
 
 def now(lab: Lab, item: ApprovalItem) -> ApprovalItem:
     """The item as it is now."""
-    found = lab.store.approvals.get(item.id)
-    assert found is not None
-    return found
+    approval = lab.store.approvals.get(item.id)
+    assert approval is not None
+    return approval
 
 
 def key(item: ApprovalItem) -> str:

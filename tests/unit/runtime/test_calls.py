@@ -578,7 +578,7 @@ def test_an_endpoint_for_readers_cannot_perform_an_action() -> None:
 
 
 @pytest.mark.parametrize(
-    "wanted",
+    "expected",
     [
         Perform("p:do", {"a": Thing()}),
         Perform("p:do", None),  # type: ignore[arg-type]
@@ -589,9 +589,9 @@ def test_an_endpoint_for_readers_cannot_perform_an_action() -> None:
     ],
     ids=repr,
 )
-def test_an_endpoint_that_asks_for_nonsense_is_a_502(wanted: Perform) -> None:
+def test_an_endpoint_that_asks_for_nonsense_is_a_502(expected: Perform) -> None:
     recorder = Recorder()
-    reply = ask(lab_of(endpoint(lambda: wanted, "POST"), recorder.action()), "POST")
+    reply = ask(lab_of(endpoint(lambda: expected, "POST"), recorder.action()), "POST")
 
     assert (reply.status, recorder.calls) == (502, [])
 

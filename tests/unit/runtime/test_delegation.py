@@ -94,8 +94,8 @@ def site(**delegation: Any) -> tuple[Site, Recorder]:
     """An API over the agent `owner`, and what its action was called with."""
     recorder, server = Recorder(), fakeredis.FakeServer()
     client = client_of(server)
-    made = Agent("owner", plugins=[plugin(recorder.action())], delegation=delegation)
-    return Site(Lab(made, client=client), server), recorder
+    agent = Agent("owner", plugins=[plugin(recorder.action())], delegation=delegation)
+    return Site(Lab(agent, client=client), server), recorder
 
 
 REQUESTS = {

@@ -71,7 +71,7 @@ class Office:
         own = plugin(
             Strategy(name="s", decide=self._decision),
             action,
-            on_orient=lambda: {"anomalies": [one.to_wire() for one in self.anomalies]},
+            on_orient=lambda: {"anomalies": [anomaly.to_wire() for anomaly in self.anomalies]},
             on_withdraw=lambda record, execution: self.withdrawn.append((record, execution)),
             **hooks,
         )
@@ -127,9 +127,9 @@ class Office:
         """Answer as a person, and let workers do what follows."""
         self.lab.resolver.answer(item.id, verdict, person("ann"))
         self.lab.deliver()
-        found = self.lab.store.approvals.get(item.id)
-        assert found is not None
-        return found
+        approval = self.lab.store.approvals.get(item.id)
+        assert approval is not None
+        return approval
 
     def verify(self) -> None:
         """Let the time pass until the next check."""
@@ -169,7 +169,7 @@ def audited(office: Office) -> list[str]:
     """The kinds of entries in the audit about autonomy."""
     office.lab.whole.seal(["test"])
     entries = office.lab.store.audit_trail.entries()
-    return [one.kind for one in entries if one.kind.startswith("autonomy.")]
+    return [entry.kind for entry in entries if entry.kind.startswith("autonomy.")]
 
 
 def test_a_person_is_asked_until_the_action_has_earned_to_run_alone() -> None:
@@ -324,7 +324,7 @@ def test_a_gated_action_can_earn_to_run_alone(mode: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "settings", "why"),
+    ("rule", "settings", "reason"),
     [
         (RULE, {"autonomy": Autonomy(mode="human-only")}, "human-only actions cannot earn"),
         (RULE, {"verify": None}, "needs a `verify`"),
@@ -335,11 +335,11 @@ def test_a_gated_action_can_earn_to_run_alone(mode: Any) -> None:
     ],
 )
 def test_autonomy_that_can_never_be_earned_is_refused(
-    rule: JsonObject, settings: dict[str, Any], why: str
+    rule: JsonObject, settings: dict[str, Any], reason: str
 ) -> None:
     given = {"verify": lambda: True, **settings}
     own = plugin(Recorder().action(**{k: v for k, v in given.items() if v is not None}))
-    with pytest.raises(ConfigError, match=why):
+    with pytest.raises(ConfigError, match=reason):
         Agent("test", plugins=[own], autonomy={ACTION: rule})
 
 
@@ -570,13 +570,13 @@ def test_a_replay_judges_with_the_record_of_then() -> None:
     office = Office()
     office.granted()
     alone = office.decide()
-    asked = office.lab.store.history.get(1)
-    assert asked is not None
+    iteration = office.lab.store.history.get(1)
+    assert iteration is not None
     office.lab.store.track_records.revoke(ACTION, "", person("bob"))
     shadow = Shadow(office.lab.agent)
 
     assert judge(shadow, alone).differences == []
-    assert judge(shadow, asked).differences == []
+    assert judge(shadow, iteration).differences == []
 
 
 def test_confidence_is_shown_with_its_record() -> None:

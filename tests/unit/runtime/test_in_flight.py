@@ -249,15 +249,17 @@ def test_a_model_is_refused_an_action_that_is_in_flight() -> None:
     refused: list[ActionResult] = []
 
     def ask() -> None:
-        wanted = choice(RESTART, params={"host": "web1", "reason": "a model"})
-        request = act.Request("investigation:i:1", wanted, requester=act.Requester(for_model=True))
+        decision = choice(RESTART, params={"host": "web1", "reason": "a model"})
+        request = act.Request(
+            "investigation:i:1", decision, requester=act.Requester(for_model=True)
+        )
         refused.append(run_action(lab.engine, lab.engine.ledger(), request))
 
     restart.meanwhile = ask
     call(lab, "by hand")
     lab.deliver()
     assert restart.begun == ["by hand"]
-    assert [one.prevented for one in refused] == ["held"]
+    assert [result.prevented for result in refused] == ["held"]
 
 
 def test_a_proposal_of_an_assistant_waits_for_the_execution_in_flight() -> None:

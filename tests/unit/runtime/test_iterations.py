@@ -176,14 +176,14 @@ def test_a_message_does_not_enter_the_phase_that_a_worker_has_gone_on_with() -> 
 
 
 def test_agents_of_one_deployment_do_not_notice_each_other() -> None:
-    one = Lab(agent(sees("o", seen("one"))))
-    two = Lab(Agent("other", plugins=[plugin(sees("o", seen("two")))]), client=one.client)
-    one.run()
-    one.run()
+    lab = Lab(agent(sees("o", seen("one"))))
+    two = Lab(Agent("other", plugins=[plugin(sees("o", seen("two")))]), client=lab.client)
+    lab.run()
+    lab.run()
     result = two.run()
 
     assert (result.iteration, [o.source for o in result.observations]) == (1, ["two"])
-    assert one.store.loop_control.status().iteration == 2
+    assert lab.store.loop_control.status().iteration == 2
 
 
 @pytest.mark.parametrize(

@@ -157,9 +157,9 @@ def test_an_iteration_whose_act_phase_lost_its_only_worker_ends_with_an_unknown_
     [result] = cut.lab.store.history.results()
 
     assert result.success
-    assert [(one.unknown, one.error) for one in result.action_results] == [
-        (True, "Outcome unknown: worker lab was lost while executing it")
-    ]
+    assert [
+        (action_result.unknown, action_result.error) for action_result in result.action_results
+    ] == [(True, "Outcome unknown: worker lab was lost while executing it")]
     assert cut.runs == 1
     assert len(cut.audit("action.unknown")) == 1
 

@@ -108,9 +108,9 @@ def delivery(item: ApprovalItem, stage: str, recipient: str) -> str:
 
 def record(lab: Lab, item: ApprovalItem, stage: str, recipient: str) -> NotificationRecord:
     """The record of one notification."""
-    found = lab.store.approvals.get(item.id)
-    assert found is not None
-    [one] = [r for r in found.notifications if (r.stage, r.recipient) == (stage, recipient)]
+    approval = lab.store.approvals.get(item.id)
+    assert approval is not None
+    [one] = [r for r in approval.notifications if (r.stage, r.recipient) == (stage, recipient)]
     return one
 
 

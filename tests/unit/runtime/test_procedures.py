@@ -698,10 +698,10 @@ def test_one_approval_counts_for_all_steps_and_shows_the_plan() -> None:
 
     assert (record.id, record.state) == (f"approval:{waiting}", "succeeded")
     assert farm.done == ["drain web1", "restart"]
-    ended = lab.store.approvals.get(waiting)
-    assert ended is not None
-    assert ended.result is not None
-    assert ended.result.success
+    approval = lab.store.approvals.get(waiting)
+    assert approval is not None
+    assert approval.result is not None
+    assert approval.result.success
 
 
 def test_an_approval_does_not_count_for_a_step_with_a_stricter_policy() -> None:

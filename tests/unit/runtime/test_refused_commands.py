@@ -97,7 +97,7 @@ def test_an_outcome_that_is_refused_for_a_moment_is_recorded_after_it(
     monkeypatch.setattr(leases, "time", clock)
     result = lab.run()
 
-    assert [told.success for told in result.action_results] == [True]
+    assert [action_result.success for action_result in result.action_results] == [True]
     assert "action.succeeded" in kinds(lab)
 
 
@@ -118,7 +118,7 @@ def test_a_failure_after_an_action_keeps_its_result(
     result = lab.run()
 
     assert not result.success
-    assert [told.success for told in result.action_results] == [True]
+    assert [action_result.success for action_result in result.action_results] == [True]
 
 
 def test_an_item_proposed_halfway_is_proposed_again() -> None:

@@ -56,12 +56,12 @@ def test_a_revocation_withdraws_pending_approvals_and_prevents_new_ones() -> Non
     lab.run()
     [item] = lab.store.approvals.page(50).pending
     done = revoked(lab)
-    found = lab.store.approvals.get(item.id)
+    approval = lab.store.approvals.get(item.id)
 
     assert done.approvals == 1
-    assert found is not None
-    assert (found.status, found.acted_by) == ("withdrawn", "ann")
-    assert found.note == "the agent's right to act is revoked"
+    assert approval is not None
+    assert (approval.status, approval.acted_by) == ("withdrawn", "ann")
+    assert approval.note == "the agent's right to act is revoked"
     [result] = lab.run().action_results
     assert result.prevented == "revoked"
     assert lab.store.approvals.page(50).pending == []
@@ -75,11 +75,11 @@ def test_an_action_approved_before_the_revocation_is_not_executed() -> None:
     lab.resolver.answer(item.id, "approved", ANN)
     revoked(lab)
     lab.deliver()
-    found = lab.store.approvals.get(item.id)
+    approval = lab.store.approvals.get(item.id)
 
-    assert found is not None
-    assert found.result is not None
-    assert found.result.prevented == "revoked"
+    assert approval is not None
+    assert approval.result is not None
+    assert approval.result.prevented == "revoked"
     assert recorder.calls == []
 
 

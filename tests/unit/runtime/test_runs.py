@@ -37,9 +37,9 @@ def acting(recorder: Recorder, **settings: Any) -> Lab:
 
 def now(lab: Lab, run_id: str) -> Run:
     """The run as it is now."""
-    found = lab.store.runs.get(run_id)
-    assert found is not None
-    return found
+    run = lab.store.runs.get(run_id)
+    assert run is not None
+    return run
 
 
 def cancel(lab: Lab, run_id: str) -> str | None:
@@ -225,10 +225,14 @@ def test_the_approval_that_only_the_run_waits_for_is_withdrawn() -> None:
     [run_id] = waiting(lab, "look")
     [item] = pending(lab)
     assert cancel(lab, run_id) is None
-    gone = lab.store.approvals.get(item.id)
+    approval = lab.store.approvals.get(item.id)
 
-    assert gone is not None
-    assert (gone.status, gone.note, gone.acted_by) == ("withdrawn", "changed my mind", "tester")
+    assert approval is not None
+    assert (approval.status, approval.note, approval.acted_by) == (
+        "withdrawn",
+        "changed my mind",
+        "tester",
+    )
     assert now(lab, run_id).status == "cancelled"
     assert lab.resolver.answer(item.id, "approved", person("ann")).outcome == "not-pending"
 
@@ -319,10 +323,10 @@ def test_an_item_past_its_deadline_has_expired_and_is_not_withdrawn() -> None:
     [item] = pending(lab)
     lab.client.zadd("boyd:{test}:approvals:pending", {item.id: 1})
     cancel(lab, run_id)
-    gone = lab.store.approvals.get(item.id)
+    approval = lab.store.approvals.get(item.id)
 
-    assert gone is not None
-    assert (gone.status, gone.acted_by) == ("expired", None)
+    assert approval is not None
+    assert (approval.status, approval.acted_by) == ("expired", None)
 
 
 @pytest.mark.parametrize("verdict", ["denied", "withdrawn"])

@@ -153,15 +153,15 @@ def test_a_start_is_tried_again_when_redis_did_not_answer(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    ("settings", "why"),
+    ("settings", "reason"),
     [
         ({"schedule": "0 8 * *"}, "schedule.0: '0 8 * *' is not a cron expression"),
         ({"schedule": ["0 8 * * *", "x"]}, "schedule.1: 'x' is not a cron expression"),
         ({"schedule": "0 8 * * *", "timezone": "Mars/Base"}, "timezone: no such time zone"),
     ],
 )
-def test_an_invalid_schedule_is_refused(settings: dict[str, Any], why: str) -> None:
-    with pytest.raises(ConfigError, match=why.replace("*", r"\*")):
+def test_an_invalid_schedule_is_refused(settings: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason.replace("*", r"\*")):
         agent(**settings)
 
 

@@ -67,7 +67,7 @@ class Patient:
         parts = [*strategies, *more, action]
 
         def on_orient() -> dict[str, Any]:
-            return {"anomalies": [one.to_wire() for one in self.anomalies]}
+            return {"anomalies": [anomaly.to_wire() for anomaly in self.anomalies]}
 
         own = plugin(*parts, on_suspend=self._suspend, on_orient=on_orient)
         return Lab(Agent("test", plugins=[own], **agent))
@@ -245,7 +245,7 @@ def test_the_same_action_is_not_repeated_while_its_verdict_is_open() -> None:
     second = lab.run()
 
     assert len(action.recorder.calls) == 1
-    assert [one.action for one in second.action_results] == ["p:other"]
+    assert [action_result.action for action_result in second.action_results] == ["p:other"]
     assert second.trace is not None
     [held, chosen] = second.trace.verdicts
     assert (held.verdict, chosen.verdict) == ("held", "chosen")
@@ -461,14 +461,14 @@ def test_harm_is_rolled_back_once_and_the_action_not_repeated() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rollback", "settings", "why"),
+    ("rollback", "settings", "reason"),
     [
         (False, {}, "the action has no rollback"),
         (True, {"roll_back": False}, "the agent's settings forbid a rollback"),
     ],
 )
 def test_harm_that_cannot_be_rolled_back_suspends_the_action(
-    rollback: bool, settings: dict[str, Any], why: str
+    rollback: bool, settings: dict[str, Any], reason: str
 ) -> None:
     action = Patient("worse")
     lab = action.lab(rollback=rollback, verification={ACTION: settings})
@@ -478,7 +478,7 @@ def test_harm_that_cannot_be_rolled_back_suspends_the_action(
     found = executed(lab, first).verification
     assert found is not None
     assert found.compensation is not None
-    assert (found.compensation.state, found.compensation.detail) == ("none", why)
+    assert (found.compensation.state, found.compensation.detail) == ("none", reason)
     assert [(hold.kind, hold.because) for hold in action.suspended] == [("suspended", "harm")]
     action.anomalies = [Anomaly(type="hot", description="", severity="high")]
     assert rationale(lab) == "p:do is suspended: loop:1 made it worse"
@@ -554,21 +554,21 @@ def test_the_suspend_hook_is_retried_until_it_succeeds() -> None:
     action = Patient("worse")
     lab = action.lab()
     failures = [OSError("mail is down"), None]
-    told: list[Hold] = []
+    holds: list[Hold] = []
 
     def on_suspend(hold: Hold) -> None:
         error = failures.pop(0)
         if error:
             raise error
-        told.append(hold)
+        holds.append(hold)
 
     hook = lab.agent.host.hooks("on_suspend")[0]
     hook.taker.function = on_suspend
     lab.run()
     check(lab)
-    assert told == []
+    assert holds == []
     check(lab)
-    assert len(told) == 1
+    assert len(holds) == 1
     assert lab.client.keys(f"{JOB}*") == []
 
 

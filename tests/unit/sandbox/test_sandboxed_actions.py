@@ -222,8 +222,8 @@ def test_the_manifest_of_an_action_has_its_sandbox_and_the_shape_of_its_output()
 
 def test_the_agent_file_tightens_a_sandbox() -> None:
     ours = {"p:do": {"cpu": 5, "network": [], "memory": 500_000_000}}
-    made = Agent("test", plugins=[plugin(Recorder().action(sandbox=BOX))], sandbox=ours)
-    sandbox = made.sandbox("p:do")
+    agent = Agent("test", plugins=[plugin(Recorder().action(sandbox=BOX))], sandbox=ours)
+    sandbox = agent.sandbox("p:do")
 
     assert sandbox is not None
     assert (sandbox.cpu, sandbox.network, sandbox.memory) == (5, [], 500_000_000)
@@ -231,9 +231,9 @@ def test_the_agent_file_tightens_a_sandbox() -> None:
 
 
 def test_the_agent_file_gives_a_sandbox_to_an_action_without_one() -> None:
-    made = Agent("test", plugins=[plugin(Recorder().action())], sandbox={"p:do": {"cpu": 5}})
+    agent = Agent("test", plugins=[plugin(Recorder().action())], sandbox={"p:do": {"cpu": 5}})
 
-    assert made.sandbox("p:do") == Sandbox(cpu=5)
+    assert agent.sandbox("p:do") == Sandbox(cpu=5)
 
 
 @pytest.mark.parametrize(

@@ -96,11 +96,11 @@ def test_a_link_that_somebody_was_faster_than_tells_who() -> None:
     lab = lab_with()
     link = link_to(lab)
     lab.resolver.answer(link.approval_id, "denied", person("bob"))
-    found = lab.resolver.answer_link(link, "approved")
+    resolution = lab.resolver.answer_link(link, "approved")
     assert problem(lab, link) == LinkProblem.NOT_PENDING
-    assert found.outcome == "not-pending"
-    assert found.item is not None
-    assert found.item.acted_by == "bob"
+    assert resolution.outcome == "not-pending"
+    assert resolution.item is not None
+    assert resolution.item.acted_by == "bob"
 
 
 def test_a_link_is_for_the_version_that_was_shown() -> None:
@@ -172,8 +172,8 @@ def test_a_link_made_before_its_approval_became_grave_is_refused() -> None:
 def test_a_link_gives_no_right_that_its_addressee_lacks() -> None:
     lab = lab_with(groups=["dba"])
     for verdict in ("approved", "denied"):
-        found = lab.resolver.answer_link(link_to(lab), verdict)
-        assert found.outcome == "not-an-approver"
+        resolution = lab.resolver.answer_link(link_to(lab), verdict)
+        assert resolution.outcome == "not-an-approver"
     noted = lab_with(require_note=True)
     assert noted.resolver.answer_link(link_to(noted), "approved").outcome == "note-required"
 

@@ -107,9 +107,9 @@ def test_output_of_a_plugin_shows_no_secret(
     print("the secret is", "correct horse battery")
     sys.stderr.writelines(["redis://:hunter2@host\n"])
 
-    shown = capsys.readouterr()
-    assert shown.out == "the secret is [redacted]\n"
-    assert shown.err == "redis://:[redacted]@host\n"
+    output = capsys.readouterr()
+    assert output.out == "the secret is [redacted]\n"
+    assert output.err == "redis://:[redacted]@host\n"
 
 
 def test_a_plugin_that_prints_to_a_full_disk_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,5 +140,5 @@ def test_processes_that_call_plugins_print_no_secret(
     monkeypatch.setattr(worker_commands, "with_redis", lambda settings: settings)
     monkeypatch.setattr(worker_commands, "end", sys.exit)
 
-    shown = CliRunner().invoke(command, ["--agent", "a"], catch_exceptions=False)
-    assert shown.output == "the secret is [redacted]\n"
+    result = CliRunner().invoke(command, ["--agent", "a"], catch_exceptions=False)
+    assert result.output == "the secret is [redacted]\n"

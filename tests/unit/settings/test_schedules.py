@@ -79,7 +79,7 @@ def test_every_time_lies_between_the_last_start_and_the_following_one(
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "reason"),
     [
         ("* * * *", "needs minute, hour, day of month, month and day of week"),
         ("@daily", "needs minute"),
@@ -88,8 +88,8 @@ def test_every_time_lies_between_the_last_start_and_the_following_one(
         ("0 0 * * foo", "bad day-of-week"),
     ],
 )
-def test_an_invalid_expression_is_refused(text: str, why: str) -> None:
-    with pytest.raises(ValueError, match=why):
+def test_an_invalid_expression_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
         check_cron(text)
 
 

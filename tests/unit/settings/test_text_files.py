@@ -94,4 +94,4 @@ def test_a_playbook_may_begin_with_a_mark(tmp_path: Path) -> None:
     (tmp_path / "disk.md").write_bytes(text.encode("utf-8-sig"))
 
     playbooks, problems = load_folder(tmp_path)
-    assert ([one.id for one in playbooks], problems) == (["disk"], [])
+    assert ([playbook.id for playbook in playbooks], problems) == (["disk"], [])

@@ -157,7 +157,7 @@ def executed(chain: Audit) -> Audit:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "seqs"),
+    ("expected", "seqs"),
     [
         ({"host": "b"}, [6, 5, 4, 3]),
         ({"worker": "a.1.ff"}, [2, 1]),
@@ -171,9 +171,9 @@ def executed(chain: Audit) -> Audit:
     ],
 )
 def test_a_page_and_an_export_hold_the_entries_that_fit(
-    whole: Store, wanted: dict[str, str], seqs: list[int]
+    whole: Store, expected: dict[str, str], seqs: list[int]
 ) -> None:
-    chain, found = executed(whole.audit_trail), AuditFilter(**wanted)
+    chain, found = executed(whole.audit_trail), AuditFilter(**expected)
 
     assert [entry.seq for entry in chain.page(filters=found).entries] == seqs
     assert [json.loads(line)["seq"] for line in chain.export(filters=found)] == seqs[::-1]
@@ -220,9 +220,9 @@ def test_reading_since_a_time_begins_with_the_first_that_is_not_older(whole: Sto
     at = {entry.seq: entry.at for entry in entries(whole.audit_trail)}
 
     def after(moment: Any) -> list[int]:
-        found = [entry.seq for entry in whole.audit_trail.entries(since=moment)]
-        assert sorted(e.seq for e in whole.audit_trail.page(since=moment).entries) == found
-        return found
+        seqs = [entry.seq for entry in whole.audit_trail.entries(since=moment)]
+        assert sorted(e.seq for e in whole.audit_trail.page(since=moment).entries) == seqs
+        return seqs
 
     assert after(at[1] - timedelta(seconds=1)) == [1, 2, 3, 4]
     assert after(at[1]) == [1, 2, 3, 4]

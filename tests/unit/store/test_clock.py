@@ -41,22 +41,22 @@ def test_the_time_is_that_of_the_server_whatever_our_own_clock_says() -> None:
 
 def test_while_the_server_is_away_its_time_goes_on() -> None:
     server = Server(1000)
-    known = ServerClock(server)
-    known.seconds()
+    clock = ServerClock(server)
+    clock.seconds()
     server.away = True
 
-    assert known.seconds() == pytest.approx(1000, abs=0.1)
+    assert clock.seconds() == pytest.approx(1000, abs=0.1)
 
 
 def test_before_it_has_answered_our_own_clock_has_to_do() -> None:
     server = Server(1000)
     server.away = True
-    known = ServerClock(server)
-    before = known.seconds()
+    clock = ServerClock(server)
+    before = clock.seconds()
     server.away = False
 
     assert before == pytest.approx(utc_now().timestamp(), abs=1)
-    assert known.seconds() == pytest.approx(1000, abs=0.1)
+    assert clock.seconds() == pytest.approx(1000, abs=0.1)
 
 
 @pytest.mark.parametrize("step", [-3600, 3600, 1])

@@ -28,8 +28,8 @@ def test_a_fact_is_found_by_subject_object_and_predicate(graph: FactGraph) -> No
     graph.add([orbit, fact("Venus", "orbits", "Sun"), fact("Mars", "is-a", "planet")])
 
     assert orbit in graph.out("Mars")
-    assert {one.subject for one in graph.into("Sun")} == {"Mars", "Venus"}
-    assert {one.subject for one in graph.with_predicate("orbits")} == {"Mars", "Venus"}
+    assert {triple.subject for triple in graph.into("Sun")} == {"Mars", "Venus"}
+    assert {triple.subject for triple in graph.with_predicate("orbits")} == {"Mars", "Venus"}
     assert graph.degrees(["Mars", "Sun", "Pluto"]) == {"Mars": 2, "Sun": 2, "Pluto": 0}
     assert graph.size() == 3
     assert len(list(graph.all())) == 3
@@ -41,14 +41,14 @@ def test_a_fact_that_comes_again_keeps_its_best_confidence(graph: FactGraph) -> 
     before = graph.revision()
     assert graph.add([fact("Mars", "orbits", "Sun", 0.4)]) == 0
 
-    assert [one.confidence for one in graph.out("Mars")] == [0.9]
+    assert [triple.confidence for triple in graph.out("Mars")] == [0.9]
     assert (graph.size(), graph.revision()) == (1, before)
 
 
 def test_the_surest_of_one_batch_wins_wherever_it_stands(graph: FactGraph) -> None:
     graph.add([fact("a", "b", "c", 0.2), fact("a", "b", "c", 0.8), fact("a", "b", "c", 0.5)])
 
-    assert [one.confidence for one in graph.out("a")] == [0.8]
+    assert [triple.confidence for triple in graph.out("a")] == [0.8]
 
 
 def test_labels_are_found_by_their_words_in_any_number(graph: FactGraph) -> None:

@@ -158,7 +158,7 @@ def test_answering_page_by_page_reaches_every_pending_item(ttl: float | None) ->
     """The last one of a page is gone when the next one is read."""
     store = Store(fakeredis.FakeRedis(decode_responses=True)).agent("a")
     retention = Retention(ttl=ttl)
-    wanted = {store.approvals.enqueue(proposal(n), retention) for n in range(25)}
+    ids = {store.approvals.enqueue(proposal(n), retention) for n in range(25)}
     met: list[str] = []
     cursor = None
     while True:
@@ -170,7 +170,7 @@ def test_answering_page_by_page_reaches_every_pending_item(ttl: float | None) ->
         if cursor is None:
             break
 
-    assert sorted(met) == sorted(wanted)
+    assert sorted(met) == sorted(ids)
     assert store.approvals.page(50).pending == []
 
 

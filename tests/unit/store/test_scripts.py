@@ -127,8 +127,8 @@ def test_a_script_has_every_name_that_its_functions_use(path: Path) -> None:
 def test_a_script_names_the_events_that_it_emits(path: Path) -> None:
     emitted = set(re.findall(r"emit\('([\w.]+)'", source_of(path.stem).text))
     emitted |= set(re.findall(r"emit\(\w+(?:\.\w+)? and '([\w.]+)' or ", source_of(path.stem).text))
-    named = re.search(r"^-- Events  (.+)$", header(path), re.MULTILINE)
-    listed = set(named[1].split(", ")) if named else set()
+    match = re.search(r"^-- Events  (.+)$", header(path), re.MULTILINE)
+    listed = set(match[1].split(", ")) if match else set()
     families = {name for name in emitted if name.endswith(".")}
 
     assert {name for name in emitted - families if name.split(".")[0] != "run"} <= listed

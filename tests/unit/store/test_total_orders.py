@@ -157,7 +157,7 @@ def _investigation_page(
     work: MergedWork, limit: int, cursor: str | None
 ) -> tuple[list[str], str | None]:
     page = work.investigations(limit, cursor)
-    return [one.id for one in page.investigations], page.next_cursor
+    return [investigation.id for investigation in page.investigations], page.next_cursor
 
 
 KINDS = [
@@ -279,8 +279,8 @@ def test_iterations_are_in_order_both_ways(lab: Lab, archive: Archive) -> None:
         for limit in limits(count):
             assert listed(past, limit) == newest_first
             assert listed(past, limit, q="disk") == newest_first
-        kept = KeptIterations(lab.store, access, HistoryFilter(), lambda _: True)
-        assert [one.number for one in kept._kept] == newest_first[::-1]
+        iterations = KeptIterations(lab.store, access, HistoryFilter(), lambda _: True)
+        assert [one.number for one in iterations._kept] == newest_first[::-1]
 
     check(ArchiveAccess(None))
     check(archive.access())
@@ -321,9 +321,9 @@ def test_audit_entries_are_in_order_both_ways(lab: Lab, archive: Archive) -> Non
 def test_events_of_one_millisecond_are_followed_in_order_from_any_of_them(lab: Lab) -> None:
     ids = _pending(lab, 30)
     everything = lab.store.events.after("0-0", 1000)
-    asked = [event.data["approval"] for event in everything if event.kind == "approval.pending"]
+    approvals = [event.data["approval"] for event in everything if event.kind == "approval.pending"]
 
-    assert asked == ids
+    assert approvals == ids
     assert [event.id for event in lab.store.events.after(everything[9].id, 1000)] == [
         event.id for event in everything[10:]
     ]

@@ -77,20 +77,20 @@ def histories(at_least: float) -> Iterator[tuple[Callable[[int], float], int]]:
 
 @pytest.mark.parametrize("at_least", [0.8, pytest.param(0.9, marks=pytest.mark.long), 0.95])
 def test_few_of_200_histories_are_granted_wrongly(at_least: float) -> None:
-    found = [granted_at(rate, at_least, seed) for rate, seed in histories(at_least)]
-    wrong = [share for share in found if share is not None and share < at_least]
+    grants = [granted_at(rate, at_least, seed) for rate, seed in histories(at_least)]
+    wrong = [share for share in grants if share is not None and share < at_least]
 
-    assert len(found) == 200
-    assert len(wrong) / len(found) <= 0.05
+    assert len(grants) == 200
+    assert len(wrong) / len(grants) <= 0.05
     # Most good ones are granted: it does not get there by never granting anything.
-    assert sum(share is not None for share in found[::10]) >= 10
+    assert sum(share is not None for share in grants[::10]) >= 10
 
 
 @pytest.mark.long
 def test_at_the_least_share_itself_the_error_is_as_stated() -> None:
-    found = [granted_at(steady(0.9 - 1e-9), 0.9, seed) for seed in range(400)]
+    grants = [granted_at(steady(0.9 - 1e-9), 0.9, seed) for seed in range(400)]
 
-    assert sum(share is not None for share in found) / 400 <= 0.05
+    assert sum(share is not None for share in grants) / 400 <= 0.05
 
 
 def test_a_bound_for_a_fixed_number_is_wrong_more_often_if_one_looks_after_each() -> None:
