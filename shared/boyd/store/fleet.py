@@ -118,7 +118,7 @@ class AgentEntry(DeclaredAgent):
         }
         for name in (queues.LOOP, queues.OBSERVE):
             if name not in served:
-                return Obstacle(f"no worker consumes `{name}`", f"boyd worker -Q {name}")
+                return Obstacle(f"no worker consumes the queue {name}", f"boyd worker -Q {name}")
         if self.needs_beat and not any(process.role == "beat" for process in serving):
             return Obstacle("no beat starts its iterations", "boyd beat")
         return None

@@ -222,7 +222,7 @@ def test_without_workers_the_page_says_what_is_missing(site: Site, ann: Browser)
         site.store.fleet.leave(worker.name)
     page = ann.get(PAGE)
     assert page.title.startswith("test: not watching")
-    assert "no worker consumes `loop`" in page.text
+    assert "no worker consumes the queue loop" in page.text
     assert "boyd worker -Q loop" in page.text
 
 

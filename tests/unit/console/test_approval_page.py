@@ -53,7 +53,7 @@ def test_the_page_says_that_nobody_watches_what_it_is_about(alice: Browser, desk
         desk.store.fleet.leave(worker.name)
     text = alice.get(page_of(id)).text
 
-    assert "desk : not watching, no worker consumes `loop`" in text
+    assert "desk : not watching, no worker consumes the queue loop" in text
     assert "What it saw last may be over." in text
     asked = alice.get(f"{page_of(id)}?answer=approve").text
     assert "runs desk:publish as soon as one takes it, with exactly" in asked

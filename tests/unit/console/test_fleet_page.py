@@ -150,7 +150,7 @@ def test_a_hostile_problem_is_shown_as_text(alice: Browser, desk: Site) -> None:
 
 def test_agents_are_listed_with_what_matters_most(alice: Browser, desk: Site) -> None:
     dead = alice.get("/console/agents")
-    assert "Not watching desk no worker consumes `loop`: boyd worker -Q loop" in dead.text
+    assert "Not watching desk no worker consumes the queue loop: boyd worker -Q loop" in dead.text
     start(desk)
     assert alice.get("/console/agents").title.startswith("Agents: 1 quiet")
     desk.lab.store.loop_control.pause("maintenance")

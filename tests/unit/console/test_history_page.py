@@ -34,7 +34,7 @@ def test_an_empty_history_says_why_nothing_happens(alice: Browser, desk: Site) -
     response = alice.get(HERE)
 
     assert "No iteration has ended yet." in response.text
-    assert "no worker consumes `loop`: boyd worker -Q loop" in response.text
+    assert "no worker consumes the queue loop: boyd worker -Q loop" in response.text
 
 
 def test_the_search_shows_what_matches_and_keeps_what_was_written(

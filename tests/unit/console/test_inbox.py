@@ -82,7 +82,7 @@ def test_an_empty_inbox_says_why_nothing_can_wait(alice: Browser, desk: Site) ->
     inbox = alice.get("/console/")
 
     assert "Nothing waits, but 1 agent is not watching." in inbox.text
-    assert "desk : not watching, no worker consumes `loop`" in inbox.text
+    assert "desk : not watching, no worker consumes the queue loop" in inbox.text
     assert "boyd worker -Q loop" in inbox.text
 
 
@@ -93,7 +93,7 @@ def test_the_inbox_says_that_nobody_watches_what_waits_in_it(alice: Browser, des
         desk.store.fleet.leave(worker.name)
     inbox = alice.get("/console/")
 
-    assert "desk : not watching, no worker consumes `loop`" in inbox.text
+    assert "desk : not watching, no worker consumes the queue loop" in inbox.text
     assert "What it saw last may be over." in inbox.text
     assert "not watching" not in alice.get("/console/?risk=high").text
 

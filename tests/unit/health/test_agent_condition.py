@@ -200,7 +200,7 @@ def test_an_agent_without_a_worker_or_a_beat_does_not_watch() -> None:
     start_beat(world.lab)
     assert condition(world.lab).name == "open incident"
     world.lab.whole.fleet.leave("lab@here")
-    assert condition(world.lab).reason == "no worker consumes `loop`"
+    assert condition(world.lab).reason == "no worker consumes the queue loop"
 
 
 def test_an_agent_all_of_whose_observers_fail_does_not_watch() -> None:
