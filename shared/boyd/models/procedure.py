@@ -328,6 +328,12 @@ class ProcedureRecord(Model):
         fates = [(step.id, it.wave, it.compensation) for step, it in pairs]
         return [(id, wave) for id, wave, fate in fates if fate and (fate.state == "done") is done]
 
+    def step_state(self, index: int) -> str:
+        """The state of a step for readers: where a procedure is stopped, no single step runs."""
+        step = self.progress[index]
+        is_held = self.state == "stopped" and step.state == "running" and step.wave is None
+        return "stopped" if is_held else step.state
+
     @property
     def summary(self) -> str:
         """Its state and current step, in one line."""

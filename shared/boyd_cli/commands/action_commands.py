@@ -21,8 +21,6 @@ from boyd.models import (
     HoldList,
     ProcedureList,
     ProcedureRecord,
-    ProcedureStep,
-    StepProgress,
     WaveProgress,
 )
 from boyd.models.responses import ActionList, Execution, LiftedHold, Taken
@@ -540,7 +538,7 @@ def _show(record: ProcedureRecord) -> None:
         *((f"  {name}", str(value)) for name, value in record.params.items()),
     )
     pairs = list(zip(record.steps, record.progress, strict=True))
-    rows = [list(_row(step, progress)) for step, progress in pairs]
+    rows = [list(_row(record, index)) for index in range(len(pairs))]
     output.print_list("table", pairs, STEP_COLUMNS, rows, "")
     for step, progress in pairs:
         if progress.wave is not None and progress.state != "pending":
@@ -560,11 +558,12 @@ def _show_wave(step: str, wave: WaveProgress) -> None:
     output.print_list("table", wave.problems, TARGET_COLUMNS, rows, "")
 
 
-def _row(step: ProcedureStep, progress: StepProgress) -> Iterator[str]:
+def _row(record: ProcedureRecord, index: int) -> Iterator[str]:
+    step, progress = record.steps[index], record.progress[index]
     undone = progress.compensation
     yield step.id
     yield step.action or "asks a person"
-    yield progress.state
+    yield record.step_state(index)
     yield undone.state if undone else ""
     yield progress.execution or ""
     detail = (undone.detail if undone else None) or progress.detail or progress.approval

@@ -137,6 +137,7 @@ def test_a_stopped_procedure_is_resumed_from_the_page(
     page = ann.get(PAGE)
     assert "stopped, step 2 of 3 (ok)" in page.text
     assert "frozen" in page.text
+    assert "stopped ok asks a person: Go on?" in page.text
 
     place.post("/unfreeze")
     ann.send(page.form("/procedures/resume"), how="go on")

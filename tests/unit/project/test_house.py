@@ -90,7 +90,7 @@ LIBRARY = {
     "a clock of Redis that steps back: claims, waits, pauses too far ahead; durations": 50,
     "results of actions that are kept, and leases renewed, when Redis was away": 30,
     "a lab that recovers what is overdue however slow its test is": 20,
-    "procedures that are stopped until a person resumes or cancels them": 103,
+    "procedures that are stopped until a person resumes or cancels them": 109,
     "an approved procedure, which has not succeeded when it has been started": 17,
     "names of principals, groups and keys without characters that nobody sees": 31,
     "defaults that are approved as they are shown": 29,
