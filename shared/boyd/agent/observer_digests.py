@@ -104,7 +104,7 @@ def is_own_code(module: str) -> bool:
 
 
 class _ObserverCode:
-    """The code of functions, and all that they name: own code, constants and objects.
+    """Collects the code of functions with the own code, constants and objects that they use.
 
     Neither names of locals nor lines, comments and docstrings count.
     """
@@ -276,7 +276,7 @@ def _has_dict(value: object) -> bool:
 
 
 def _member(kind: type, name: str) -> object:
-    """The member of a class by that name, as it is defined; None if there is none."""
+    """Look up a member of a class without binding it; None if the class has no such member."""
     return next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
 
 
@@ -286,7 +286,7 @@ def _slots(kind: type) -> Sequence[str]:
 
 
 def _callees(methods: Mapping[str, FunctionType], name: str) -> set[str]:
-    """The methods that one calls, directly or by way of others, and itself."""
+    """Collect the methods that *name* reaches by calls, itself among them."""
     reached, pending = {name}, [name]
     while pending:
         new = _names(methods[pending.pop()].__code__) & methods.keys() - reached
@@ -297,7 +297,7 @@ def _callees(methods: Mapping[str, FunctionType], name: str) -> set[str]:
 
 @lru_cache(4096)
 def _set_by(code: CodeType) -> frozenset[str]:
-    """The attributes that code sets, or may set by `setattr` or in a dict of them."""
+    """List the attributes that *code* assigns; by `setattr` or `__dict__`, those it may assign."""
     steps = dis.get_instructions(code)
     names = frozenset(str(step.argval) for step in steps if step.opname == "STORE_ATTR")
     is_by_name = not {"setattr", "__setattr__", "__dict__", "vars"}.isdisjoint(code.co_names)
@@ -306,7 +306,7 @@ def _set_by(code: CodeType) -> frozenset[str]:
 
 @lru_cache(4096)
 def _identifiers(code: CodeType) -> frozenset[str]:
-    """The texts in code that may be names."""
+    """List the constant texts of *code* that `getattr` or `setattr` could take as names."""
     constants = deque(code.co_consts[_has_docstring(code) :])
     texts = set[str]()
     while constants:

@@ -93,7 +93,7 @@ def no_such_action(action_id: str) -> ActionResult:
 
 
 def describe_unknown(action_id: str) -> str:
-    """The error of an action that the agent lacks."""
+    """Word the error for an action that the agent does not have."""
     return f"Unknown action {action_id!r}"
 
 

@@ -83,5 +83,5 @@ class Timing:
         return milliseconds(self.queue_timeout)
 
     def wait_ms(self, successor: str) -> int:
-        """The time after which the next step is overdue: of a *successor*, or of a message."""
+        """Milliseconds until the lease of a *successor* ends, or else a message is sent again."""
         return self.lease_ms if successor else self.resend_after_ms

@@ -85,7 +85,7 @@ class Elsewhere(Exception):
 
 
 def find_action(engine: Engine, id: str, fields: Fields) -> Action | None:
-    """The action of that id for the job or act phase with these *fields*, if the agent has it.
+    """Look up an action for the job or act phase with these *fields*; None if it is unknown.
 
     Raises:
         Elsewhere: a live worker with other plugins may have it, as during an upgrade.
