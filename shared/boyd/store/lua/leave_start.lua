@@ -3,7 +3,7 @@
 -- batches    JSON of each
 -- fields     field, value, ... to store
 -- wait       ms until each batch, or orient, is overdue
--- successor  as in `leave_phase`; it enters the only batch, or without batches orient, but none of several batches
+-- successor  as in `leave_phase`; it enters the only batch, or without batches orient; none with several batches, which are for several workers
 -- Returns {'ok', now, {run hash, ...} if orient was entered}, or {'stale'} when the entry was lost
 -- Events  phase, run.investigating
 local iteration, due, runs_pending, intake, intake_waiting, events, observers_ran = unpack(KEYS)
@@ -16,7 +16,7 @@ if not have then
 end
 expect(observers_ran, 'hash')
 ran, batches = cjson.decode(ran), cjson.decode(batches)
-local now, takes = now_ms(), successor ~= '' and #batches <= 1
+local now, takes = now_ms(), successor ~= ''
 local claim = takes and #batches == 0 and read_work()
 if epoch ~= '1' then
   expect(due, 'zset')
