@@ -21,7 +21,7 @@ from boyd.store.server.scripts import KeyedScripts
 _STATES: tuple[TargetState, ...] = get_args(TargetState)
 #: The states of targets that people should know by name.
 _PROBLEMS: tuple[TargetState, ...] = (
-    *("worse", "unknown", "stuck", "failed", "not effective", "asked", "undo asked"),
+    *("worse", "unknown", "stuck", "failed", "not effective", "asked", "undo asked", "left"),
 )
 
 

@@ -82,6 +82,7 @@ class Fleet:
         settings: dict[str, Any] | None = None,
         procedure: dict[str, Any] | None = None,
         observer: Observer | None = None,
+        actions: Sequence[Action] = (),
         **step: Any,
     ) -> None:
         """Make a lab with a procedure whose first step is over the *hosts*."""
@@ -91,7 +92,7 @@ class Fleet:
         fields = {"params": {"host": "${item}"}, "for_each": list(hosts), **step}
         first = ProcedureStep.model_validate({"id": "patch", "action": "p:patch", **fields})
         whole = Procedure(name="all", steps=[first, *more], **(procedure or {}))
-        parts = [whole, action, other, broken, *([observer] if observer else [])]
+        parts = [whole, action, other, broken, *actions, *([observer] if observer else [])]
         self.lab = Lab(Agent("test", plugins=[plugin(*parts)]))
 
     def order(self) -> ProcedureRecord:
@@ -243,6 +244,31 @@ def test_targets_that_cannot_be_undone_wait_for_a_person() -> None:
     undone = record.progress[0].compensation
     assert (record.state, undone and undone.state) == ("failed", "left")
     assert (record.reason or "").endswith("; not undone: patch for 1 of 3 targets (web-1)")
+
+
+def test_a_step_is_not_undone_where_a_person_denied_to_undo_a_target() -> None:
+    fleet = Fleet()
+    undo = Action(
+        name="undo",
+        params=Host,
+        execute=lambda params: fleet.done.append(f"undo {params.host}"),
+        budget=Budget(limit=1, window=3600),
+    )
+    fleet.start(
+        HOSTS[:2],
+        [ProcedureStep(id="broken", action="p:broken")],
+        actions=[undo],
+        at_once=1,
+        compensate=StepAction(action="p:undo", params={"host": "${item}"}),
+        settings={"rollback": None},
+    )
+    fleet.lab.resolver.answer(pending_item(fleet.lab).id, "denied", BOB, "not now")
+    record = fleet.go_on()
+
+    assert fleet.done[2:] == ["undo web-1"]
+    assert wave(record).counts == {"left": 1, "undone": 1}
+    assert record.compensated == []
+    assert (record.reason or "").endswith("; not undone: patch for 1 of 2 targets (web-0)")
 
 
 def test_an_action_of_its_own_undoes_each_target_and_is_repeated_if_a_person_orders_it() -> None:

@@ -407,7 +407,8 @@ class ProcedureMove:
             self._write(fields)
             return Later(_WATCH)
         if not (stuck := progress.count("stuck")):
-            self._write({**fields, **self._compensation_field(index, compensation, state="done")})
+            state = "left" if progress.count("left") else "done"
+            self._write({**fields, **self._compensation_field(index, compensation, state=state)})
             return Later(0, queue=queues.ACT)
         number = f"{stuck} of {progress.count('stuck', 'left', 'undone')} not undone"
         detail = _short(_list(progress, number, "stuck"))
