@@ -16,7 +16,7 @@ from boyd.models.investigation import (
     Started,
     ToolObservation,
 )
-from boyd.runtime.investigations.move import MAX_HANDOVERS
+from boyd.runtime.investigations.move import MAX_CALL_HANDOVERS
 from boyd.testing import TESTER, Lab, ScriptedModel
 from boyd.testing.model_server import Step, call, say
 
@@ -127,7 +127,7 @@ def test_every_call_has_its_own_limit_of_handovers() -> None:
             "failed",
             "failed",
         ]
-        assert workers.messages > 2 * MAX_HANDOVERS
+        assert workers.messages > 2 * MAX_CALL_HANDOVERS
 
 
 @pytest.mark.parametrize("plugin", [Before, After])

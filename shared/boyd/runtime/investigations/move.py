@@ -129,7 +129,7 @@ BUSY = 1.0
 #: Seconds between checks whether a halted model may go on.
 HALTED = 5.0
 #: How often a call may be handed over, at once each time: its model may try another one.
-MAX_HANDOVERS = 4
+MAX_CALL_HANDOVERS = 4
 #: The field of the job with the call and the number of its handovers.
 _HANDOVERS = "handedOver"
 
@@ -333,14 +333,14 @@ class Move:
         """Hand the call over to a worker of *queue*, if there is one."""
         which, _, number = self._job.get(_HANDOVERS, "").partition(" ")
         times = int(number) if which == called.call.id else 0
-        if times < MAX_HANDOVERS and self._engine.fleet.serving(queue):
+        if times < MAX_CALL_HANDOVERS and self._engine.fleet.serving(queue):
             return Later(0, {_HANDOVERS: f"{called.call.id} {times + 1}"}, queue)
         reason = f"No live worker consumes queue {queue!r}"
-        if times >= MAX_HANDOVERS:
+        if times >= MAX_CALL_HANDOVERS:
             reason = (
                 f"Not called: the workers disagree about the queue of the tool "
-                f"{called.call.name!r}. The call was handed over {MAX_HANDOVERS} times, last to "
-                f"{queue!r}."
+                f"{called.call.name!r}. The call was handed over {MAX_CALL_HANDOVERS} times, "
+                f"last to {queue!r}."
             )
         now = self._engine.store.clock.now()
         self._write(self._steps.add_failure(self._log, called, reason, now))
