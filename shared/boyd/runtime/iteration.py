@@ -37,7 +37,7 @@ from boyd.plugin.plugin_boundary import contain
 from boyd.runtime import ending
 from boyd.runtime.autonomy.case_waits import CaseDraws
 from boyd.runtime.engine import Engine
-from boyd.runtime.jobs.job_runner import HANDOVERS, SEARCH, Elsewhere, find_action
+from boyd.runtime.jobs.job_runner import HANDOVERS, SEARCH, Elsewhere, leave_to_others
 from boyd.runtime.leases import PUT_BACK_MARGIN
 from boyd.runtime.triggers import TICK
 from boyd.store import (
@@ -340,7 +340,7 @@ class IterationSteps:
         assert decision is not None, "decide stores a decision before act is due"
         execution = naming.iteration_execution(record.id)
         if decision.action not in self._engine.agent.host.actions:
-            find_action(self._engine, decision.action, entry.fields)  # or leave it to others
+            leave_to_others(self._engine, decision.action, entry.fields)
             # The last worker with the action may have been lost after it had begun it.
             if outcome := self._store.executions.settle(execution):
                 lost = ending.action_fields(self._engine, record, outcome)

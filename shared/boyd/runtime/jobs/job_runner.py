@@ -90,12 +90,21 @@ def find_action(engine: Engine, id: str, fields: Fields) -> Action | None:
     Raises:
         Elsewhere: a live worker with other plugins may have it, as during an upgrade.
     """
-    action, queue = engine.agent.host.actions.get(id), fields.get("queue") or queues.ACT
-    if action is not None or fields.get(HANDOVERS, "").count(f"{_UNKNOWN} ") >= MAX_SEARCHES:
-        return action
-    if engine.fleet.has_others(queue, engine.agent.fingerprint):
-        raise Elsewhere(id, queue, unknown=True)
-    return None
+    leave_to_others(engine, id, fields)
+    return engine.agent.host.actions.get(id)
+
+
+def leave_to_others(engine: Engine, action: str, fields: Fields) -> None:
+    """Leave work to a live worker with other plugins if only that one may have the *action*.
+
+    Raises:
+        Elsewhere: there is such a worker, and the work was not put back too often for it.
+    """
+    searches = fields.get(HANDOVERS, "").count(f"{_UNKNOWN} ")
+    if action in engine.agent.host.actions or searches >= MAX_SEARCHES:
+        return
+    if engine.fleet.has_others(fields.get("queue") or queues.ACT, engine.agent.fingerprint):
+        raise Elsewhere(action, fields.get("queue") or queues.ACT, unknown=True)
 
 
 class JobHandler(Protocol):

@@ -30,7 +30,7 @@ from boyd.plugin import Action
 from boyd.runtime.autonomy.offers import AutonomyOffers
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.action_jobs import run_action
-from boyd.runtime.jobs.job_runner import Done, Fields, JobHandler, Later, find_action
+from boyd.runtime.jobs.job_runner import Done, Fields, JobHandler, Later, leave_to_others
 from boyd.store import StuckJob
 from boyd.store.holds import NewHold
 
@@ -59,7 +59,7 @@ class VerificationHandler(JobHandler):
         entry = self._engine.store.executions.get(id)
         if entry is None:
             return _ENDED
-        find_action(self._engine, entry.action, fields)  # or leave it to another worker
+        leave_to_others(self._engine, entry.action, fields)
         verdict = entry.verification.verdict if entry.verification else None
         if entry.verification and verdict is None:
             check = self._look(entry, entry.verification.until, fields)
