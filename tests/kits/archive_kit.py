@@ -53,8 +53,10 @@ class Archive:
     def copy(self, completely: bool = False) -> int:
         """Copy what is new; the number of records."""
         self.store.seal([self.agent_id])
-        copied = self.copier.copy(self.agent_id, completely=completely)
-        return copied + self.copier.copy_deployment()
+        before = self.writer.written
+        self.copier.copy(self.agent_id, completely=completely)
+        self.copier.copy_deployment()
+        return self.writer.written - before
 
     @property
     def past(self) -> MergedHistory:

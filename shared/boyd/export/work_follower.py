@@ -31,7 +31,8 @@ LOOK = 30.0
 _PART = 0.02
 #: Seconds between two announcements.
 ANNOUNCE = 2.0
-#: Seconds until a failed round is tried again: doubled from the first to the last.
+#: Seconds until a failed round is tried again: doubled from the first to the last while none of
+#: them copies anything.
 RETRY = (1.0, 30.0)
 
 
@@ -58,9 +59,14 @@ class WorkFollower(ABC, Generic[_S]):
         self._recent: dict[str, float] = {}
         self._look_at = 0.0
 
+    @property
     @abstractmethod
-    def _work(self, agent_id: str, investigations: Sequence[str] | None) -> int:
-        """Go on with an agent; return the number of new records.
+    def copied(self) -> int:
+        """The number of records, or spans, that were copied so far."""
+
+    @abstractmethod
+    def _work(self, agent_id: str, investigations: Sequence[str] | None) -> None:
+        """Go on with an agent.
 
         *investigations* are ids of ended ones; without it everything is checked.
         """
@@ -72,9 +78,8 @@ class WorkFollower(ABC, Generic[_S]):
     def _before_look(self) -> None:
         """Prepare what a round needs; called before each."""
 
-    def _on_deployment(self) -> int:
-        """Go on with what belongs to no agent; return the number of new records."""
-        return 0
+    def _on_deployment(self) -> None:
+        """Go on with what belongs to no agent."""
 
     def _after_round(self) -> None:
         """Do what a round does besides; called after each."""
@@ -89,11 +94,14 @@ class WorkFollower(ABC, Generic[_S]):
         announcer.start()
         pause = RETRY[0]
         while not self._stopping.is_set():
+            before = self.copied
             try:
                 self._round()
                 pause = RETRY[0]
             except self.failures as error:
                 self._record_failure(error)
+                if self.copied > before:  # it answers between its failures
+                    pause = RETRY[0]
                 self._stopping.wait(pause)
                 pause = min(2 * pause, RETRY[1])
         announcer.join(timeout=ANNOUNCE)
@@ -101,30 +109,31 @@ class WorkFollower(ABC, Generic[_S]):
     def _round(self) -> None:
         began = self._store.clock.now()
         self._before_look()
-        done = self._look() if time.monotonic() >= self._look_at else self._follow()
-        status = self._status
-        if status.down_since is not None:
+        if time.monotonic() >= self._look_at:
+            self._look()
+        else:
+            self._follow()
+        if self._status.down_since is not None:
             self._log.warning("it works again")
-        self._report(copied_at=began, down_since=None, error=None, copied=status.copied + done)
+        self._report(copied_at=began, down_since=None, error=None, copied=self.copied)
         self._after_round()
 
-    def _look(self) -> int:
+    def _look(self) -> None:
         """Look at everything that Redis has."""
         began = time.monotonic()
         agents = list(self._store.fleet.agents())
         # Followed first: what ends during the look is found by its events.
         self._events.follow(agents)
         self._events.wait(0)
-        done = self._on_deployment()
+        self._on_deployment()
         for agent_id in agents:
             if self._stopping.is_set():
-                return done
-            done += self._work(agent_id, None)
+                return
+            self._work(agent_id, None)
         now = time.monotonic()
         self._look_at = now + max(LOOK, (now - began) / _PART)
-        return done
 
-    def _follow(self) -> int:
+    def _follow(self) -> None:
         """Look at the agents that have had events, and at what is new of the deployment."""
         now = time.monotonic()
         busy = {name for name, until in self._recent.items() if until > now}
@@ -134,18 +143,17 @@ class WorkFollower(ABC, Generic[_S]):
         until = time.monotonic() + AFTERWARDS
         self._recent = {name: self._recent[name] for name in busy}
         self._recent |= dict.fromkeys({name for name, _ in events}, until)
-        done = self._on_deployment()
+        self._on_deployment()
         for agent_id in sorted(self._recent):
             investigations = _investigation_ids(event for name, event in events if name == agent_id)
-            done += self._work(agent_id, investigations)
-        return done
+            self._work(agent_id, investigations)
 
     def _record_failure(self, error: Exception) -> None:
         self._look_at = 0.0  # afterwards everything is compared again
         if self._status.error is None:
             self._log.error("%s; nothing is lost while Redis keeps it; trying again", error)
         since = self._status.down_since or self._store.clock.now()
-        self._report(down_since=since, error=str(error))
+        self._report(down_since=since, error=str(error), copied=self.copied)
 
     def _report(self, **changes: object) -> None:
         with self._status_lock:

@@ -21,11 +21,15 @@ from sqlalchemy import text
 from archive_kit import Archive, PostgreSQL, listed, read_archive_status, sqlite
 from boyd import Procedure, ProcedureStep
 from boyd.errors import ArchiveRefused, ArchiveUnavailable, ConfigError, TooManyMatches
+from boyd.export import work_follower
+from boyd.export.archive import copier
 from boyd.export.archive.access import ArchiveAccess
 from boyd.export.archive.copier import Archiving, Copier
 from boyd.export.archive.database import Database, metadata
 from boyd.export.archive.merged_history import MergedHistory
 from boyd.export.archive.search import ArchiveReader
+from boyd.export.archive.writer import ArchiveWriter
+from boyd.export.work_follower import ANNOUNCE
 from boyd.health.checks import examine
 from boyd.health.reader import read_health
 from boyd.models import Actor, Autonomy, utc_now
@@ -462,6 +466,36 @@ def test_a_database_that_is_emptied_gets_its_tables_again(lab: Lab, archive: Arc
     assert archive.count("iteration") == 6
 
 
+def test_a_database_that_loses_connections_between_copies_is_tried_again_soon(
+    lab: Lab, archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses = iter([True, False, True, False, True, True])
+    write = ArchiveWriter.write
+
+    def lose_some(writer: ArchiveWriter, *values: Any) -> None:
+        if next(losses, False):
+            raise ArchiveUnavailable("the archive does not answer: it ended the connection")
+        write(writer, *values)
+
+    monkeypatch.setattr(copier, "BATCH", 2)
+    monkeypatch.setattr(ArchiveWriter, "write", lose_some)
+    archiving = Archiving(lab.whole, lab.whole, archive.database, 1e9)
+    pauses: list[float] = []
+    wait = archiving._stopping.wait
+
+    def shorten(seconds: float) -> bool:
+        if seconds != ANNOUNCE:
+            pauses.append(seconds)
+        return wait(seconds if seconds == ANNOUNCE else 0)
+
+    monkeypatch.setattr(archiving._stopping, "wait", shorten)
+    monkeypatch.setattr(work_follower, "RETRY", (10.0, 80.0))
+    failures = follow(archiving)
+
+    assert (len(failures), archive.count("iteration")) == (4, 6)
+    assert [seconds for seconds in pauses if seconds >= 10] == [10, 10, 10, 20]
+
+
 def follow(archiving: Archiving) -> list[Exception]:
     """Run it until it has copied something; the failures before."""
     failures: list[Exception] = []
@@ -475,7 +509,7 @@ def follow(archiving: Archiving) -> list[Exception]:
     thread = threading.Thread(target=archiving.run)
     thread.start()
     try:
-        wait_until(lambda: archiving._status.copied)
+        wait_until(lambda: archiving._status.copied_at)
     finally:
         archiving.stop()
         thread.join()

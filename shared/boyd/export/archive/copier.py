@@ -61,21 +61,22 @@ class Copier:
 
     def copy(
         self, agent_id: str, *, completely: bool = False, investigations: Sequence[str] = ()
-    ) -> int:
-        """Copy what has ended since the last time; return the number of new or changed records.
+    ) -> None:
+        """Copy what has ended since the last time.
 
         *investigations* are ids of those that are known to have ended. *completely* compares
         everything that Redis has.
         """
         agent = self._store.agent(agent_id)
-        done = sum(self._kind(agent, kind, completely) for kind in KINDS)
+        for kind in KINDS:
+            self._kind(agent, kind, completely)
         places = agent.ended_work.places("investigation", investigations)
-        done += self._places(agent, "investigation", places)
-        return done + self._audit(agent_id, agent.audit_trail)
+        self._places(agent, "investigation", places)
+        self._audit(agent_id, agent.audit_trail)
 
-    def copy_deployment(self) -> int:
+    def copy_deployment(self) -> None:
         """Copy the audit of the deployment."""
-        return self._audit(DEPLOYMENT, self._store.audit_trail)
+        self._audit(DEPLOYMENT, self._store.audit_trail)
 
     def purge(self) -> int:
         """Remove what is older than the archive keeps; return the number of records."""
@@ -89,46 +90,43 @@ class Copier:
     def _oldest(self) -> float:
         return self._store.clock.seconds() * 1000 - self._keep_ms
 
-    def _kind(self, agent: AgentStore, kind: WorkKind, completely: bool) -> int:
+    def _kind(self, agent: AgentStore, kind: WorkKind, completely: bool) -> None:
         place = self._writer.place(agent.agent_id, kind)
         since = self._oldest()
         if place is not None and not completely:
             since = max(since, float(place))
         reached = float(place or 0)
-        done = 0
         for page in agent.ended_work.pages(kind, since):
             if self._stopping.is_set():
-                return done
+                return
             # After a clock was set back, the place stays: complete looks find what is before it.
             reached = max(reached, page[-1][1])
-            done += self._places(agent, kind, page, repr(reached))
-        return done + (self._open(agent, kind) if kind in _CHANGING else 0)
+            self._places(agent, kind, page, repr(reached))
+        if kind in _CHANGING:
+            self._open(agent, kind)
 
-    def _open(self, agent: AgentStore, kind: WorkKind) -> int:
+    def _open(self, agent: AgentStore, kind: WorkKind) -> None:
         """Copy those that had not ended when they were copied."""
         names = self._writer.open_names(agent.agent_id, kind)
         places = agent.ended_work.places(kind, names)
         missing = set(names) - {member for member, _ in places}
         self._writer.close(agent.agent_id, kind, sorted(missing))
-        return self._places(agent, kind, places)
+        self._places(agent, kind, places)
 
     def _places(
         self, agent: AgentStore, kind: WorkKind, places: Sequence[Place], reached: str = ""
-    ) -> int:
+    ) -> None:
         """Copy those that are new or have changed; the last transaction notes *reached*."""
         name = agent.agent_id
         marks = agent.ended_work.marks(kind, places)
         stamps = self._writer.stamps(name, kind, [mark.name for mark in marks])
         changed = [mark for mark in marks if stamps.get(mark.name) != mark.stamp]
         last = reached if reached != self._writer.place(name, kind) else ""
-        done = 0
         while changed or last:
             some, changed = changed[:BATCH], changed[BATCH:]
-            done += self._writer.write(
-                name, kind, list(self._read(agent, kind, some)), "" if changed else last
-            )
+            read = list(self._read(agent, kind, some))
+            self._writer.write(name, kind, read, "" if changed else last)
             last = last if changed else ""
-        return done
 
     def _read(
         self, agent: AgentStore, kind: WorkKind, marks: Sequence[WorkMark]
@@ -151,16 +149,14 @@ class Copier:
             text = str(error).partition("\n")[0]
             log.warning("%s %s of agent %s cannot be read: %s", kind, name, agent_id, text)
 
-    def _audit(self, whose: str, audit: Audit) -> int:
-        done = 0
+    def _audit(self, whose: str, audit: Audit) -> None:
         oldest = self._oldest()
         for some in _batches(self._new_audit_entries(whose, audit)):
             if self._stopping.is_set():
-                return done
+                return
             recent = [entries.of_audit(whose, e) for e in some if e.at.timestamp() * 1000 >= oldest]
             place = f"{some[-1].seq}:{some[-1].hash}"
-            done += self._writer.write(whose, "audit", recent, place)
-        return done
+            self._writer.write(whose, "audit", recent, place)
 
     def _new_audit_entries(self, whose: str, audit: Audit) -> Iterator[AuditEntry]:
         """The sealed entries that were not copied yet."""
@@ -222,9 +218,15 @@ class Archiving(WorkFollower[ArchiveStatus]):
         status = ArchiveStatus(name=process_name(), at=store.clock.now())
         super().__init__(store, announcing, status, log)
         self._database = database
-        self._copier = Copier(store, ArchiveWriter(database), keep, self._stopping)
+        self._writer = ArchiveWriter(database)
+        self._copier = Copier(store, self._writer, keep, self._stopping)
         self._purge_at = 0.0
         self._upgraded = False
+
+    @property
+    def copied(self) -> int:
+        """The number of records that were new or had changed."""
+        return self._writer.written
 
     def _before_look(self) -> None:
         if not self._upgraded:
@@ -238,12 +240,12 @@ class Archiving(WorkFollower[ArchiveStatus]):
         self._upgraded = False  # afterwards it may be an empty database
         super()._record_failure(error)
 
-    def _work(self, agent_id: str, investigations: Sequence[str] | None) -> int:
+    def _work(self, agent_id: str, investigations: Sequence[str] | None) -> None:
         complete = investigations is None
-        return self._copier.copy(agent_id, completely=complete, investigations=investigations or ())
+        self._copier.copy(agent_id, completely=complete, investigations=investigations or ())
 
-    def _on_deployment(self) -> int:
-        return self._copier.copy_deployment()
+    def _on_deployment(self) -> None:
+        self._copier.copy_deployment()
 
     def _say(self, status: ArchiveStatus) -> None:
         announce_archive(self._announcing.client, status)

@@ -61,6 +61,8 @@ class ArchiveWriter:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        #: The number of records that were new or had changed.
+        self.written = 0
 
     def stamps(self, agent: str, kind: Kind, names: Sequence[str]) -> dict[str, str]:
         """The stamps of those of *names* that the archive has."""
@@ -96,8 +98,8 @@ class ArchiveWriter:
 
     def write(
         self, agent: str, kind: Kind, entries: Sequence[ArchiveEntry], place: str = ""
-    ) -> int:
-        """Write *entries* and the *place* that they reach; return how many were new or changed."""
+    ) -> None:
+        """Write those *entries* that are new or have changed, and the *place* that they reach."""
         with self._database.begin() as connection:
             present = _read_stored(connection, agent, kind, [entry.name for entry in entries])
             latest = {entry.name: entry for entry in entries}.values()
@@ -109,7 +111,7 @@ class ArchiveWriter:
             if place:
                 row = {"agent": agent, "kind": kind, "place": place}
                 self._upsert(connection, positions, [row], ["agent", "kind"])
-        return len(changed)
+        self.written += len(changed)
 
     def _write(
         self,

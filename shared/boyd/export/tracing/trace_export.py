@@ -171,8 +171,14 @@ class TraceExport(WorkFollower[TraceStatus]):
         super().__init__(store, announcing, status, log)
         self._sender = sender
         self._settings = settings
+        self._exported = 0
         self._reported: set[str] = set()
         self._held: dict[str, float] = {}
+
+    @property
+    def copied(self) -> int:
+        """The number of spans that the collector has acknowledged."""
+        return self._exported
 
     def run(self) -> None:
         """Export until `stop`, and then let another process take over."""
@@ -186,8 +192,8 @@ class TraceExport(WorkFollower[TraceStatus]):
         super().stop()
         self._sender.close()
 
-    def export(self, agent_id: str, investigations: Sequence[str] | None = None) -> int:
-        """Export what has ended of one agent; return the number of spans.
+    def export(self, agent_id: str, investigations: Sequence[str] | None = None) -> None:
+        """Export what has ended of one agent.
 
         *investigations* are ids of ended ones; without it all are checked.
 
@@ -199,17 +205,17 @@ class TraceExport(WorkFollower[TraceStatus]):
         progress = self._take(agent_id)
         entry = self._store.fleet.agents().get(agent_id)
         if progress is None or entry is None:
-            return 0
+            return
         traces = EndedTraces(agent, self._settings.deployment, self._reported)
-        done, batch = 0, list[Portion]()
+        batch = list[Portion]()
         for portion in traces.portions(entry, progress, investigations):
             batch.append(portion)
             if sum(len(part.spans) for part in batch) >= BATCH:
-                done += self._flush(agent_id, batch)
+                self._flush(agent_id, batch)
                 batch = []
             if self._stopping.is_set():
-                return done
-        return done + self._flush(agent_id, batch)
+                return
+        self._flush(agent_id, batch)
 
     def _take(self, agent_id: str) -> dict[str, str] | None:
         """Acquire or keep an agent's export; None if another process has it."""
@@ -228,36 +234,37 @@ class TraceExport(WorkFollower[TraceStatus]):
         if self._status.standby:
             self._look_at = min(self._look_at, now + RENEW)
 
-    def _flush(self, agent_id: str, batch: Sequence[Portion]) -> int:
+    def _flush(self, agent_id: str, batch: Sequence[Portion]) -> None:
         """Send a batch and note it."""
         ratio = self._settings.ratio
         spans = [
             [span for span in portion.spans if is_sampled(span.trace_id, ratio)]
             for portion in batch
         ]
-        sent = self._send(spans)
+        self._send(spans)
         changes = {name: value for portion in batch for name, value in portion.changes.items()}
         if changes and not self._store.agent(agent_id).trace_progress.note(
             self._status.name, changes
         ):
             log.warning("another process exports the traces of agent %s now", agent_id)
-        return sent
 
-    def _send(self, portions: Sequence[Sequence[Span]]) -> int:
-        """Send portions in one batch; one by one if it is refused; return the spans."""
+    def _send(self, portions: Sequence[Sequence[Span]]) -> None:
+        """Send portions in one batch, or one by one if it is refused."""
         spans = [span for portion in portions for span in portion]
         if not spans:
-            return 0
+            return
         if self._sender.send(spans):
-            return len(spans)
-        if len(portions) > 1:
-            return sum(self._send([portion]) for portion in portions)
-        log.warning("the collector refused %d spans of trace %032x", len(spans), spans[0].trace_id)
-        self._report(refused=self._status.refused + len(spans))
-        return 0
+            self._exported += len(spans)
+        elif len(portions) > 1:
+            for portion in portions:
+                self._send([portion])
+        else:
+            trace = spans[0].trace_id
+            log.warning("the collector refused %d spans of trace %032x", len(spans), trace)
+            self._report(refused=self._status.refused + len(spans))
 
-    def _work(self, agent_id: str, investigations: Sequence[str] | None) -> int:
-        return self.export(agent_id, investigations)
+    def _work(self, agent_id: str, investigations: Sequence[str] | None) -> None:
+        self.export(agent_id, investigations)
 
     def _say(self, status: TraceStatus) -> None:
         announce_traces(self._announcing.client, status)
