@@ -496,6 +496,30 @@ def test_a_database_that_loses_connections_between_copies_is_tried_again_soon(
     assert [seconds for seconds in pauses if seconds >= 10] == [10, 10, 10, 20]
 
 
+def test_an_archive_continues_where_it_failed_before_it_compares_everything(
+    lab: Lab, archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[bool] = []
+
+    def copy(_: Copier, agent_id: str, *, completely: bool, **more: Any) -> None:
+        looks.append(completely)
+        if len(looks) < 3:
+            raise ArchiveUnavailable("the archive does not answer: it ended the connection")
+
+    monkeypatch.setattr(work_follower, "RETRY", (0.01, 0.01))
+    monkeypatch.setattr(Copier, "copy", copy)
+    archiving = Archiving(lab.whole, lab.whole, archive.database, 1e9)
+    thread = threading.Thread(target=archiving.run)
+    thread.start()
+    try:
+        wait_until(lambda: len(looks) >= 4)
+    finally:
+        archiving.stop()
+        thread.join()
+
+    assert looks[:4] == [True, False, False, True]
+
+
 def follow(archiving: Archiving) -> list[Exception]:
     """Run it until it has copied something; the failures before."""
     failures: list[Exception] = []

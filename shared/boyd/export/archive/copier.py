@@ -162,12 +162,12 @@ class Copier:
         """The sealed entries that were not copied yet."""
         number, _, digest = (self._writer.place(whose, "audit") or "0:").partition(":")
         last = int(number)
-        if last and not _goes_on(audit, last, digest):
+        if last and not _catches_up(audit, last, digest):
             last = 0  # another chain is in its place: Redis was emptied or replaced
         return audit.entries(after=last)
 
 
-def _goes_on(audit: Audit, seq: int, digest: str) -> bool:
+def _catches_up(audit: Audit, seq: int, digest: str) -> bool:
     """Report whether the chain is still the one whose entry *seq* has that hash."""
     first = next(audit.entries(after=seq - 1), None)
     if first is None:
@@ -222,6 +222,9 @@ class Archiving(WorkFollower[ArchiveStatus]):
         self._copier = Copier(store, self._writer, keep, self._stopping)
         self._purge_at = 0.0
         self._upgraded = False
+        #: Whether it continues where it failed before it compares everything: the comparison would
+        #: never end where a database keeps losing connections.
+        self._catches_up = False
 
     @property
     def copied(self) -> int:
@@ -236,12 +239,17 @@ class Archiving(WorkFollower[ArchiveStatus]):
             self._purge_at = time.monotonic() + PURGE
             log.debug("removed %d records that are too old", self._copier.purge())
 
+    def _after_round(self) -> None:
+        if self._catches_up:
+            self._catches_up, self._look_at = False, 0.0
+
     def _record_failure(self, error: Exception) -> None:
         self._upgraded = False  # afterwards it may be an empty database
+        self._catches_up = True
         super()._record_failure(error)
 
     def _work(self, agent_id: str, investigations: Sequence[str] | None) -> None:
-        complete = investigations is None
+        complete = investigations is None and not self._catches_up
         self._copier.copy(agent_id, completely=complete, investigations=investigations or ())
 
     def _on_deployment(self) -> None:
