@@ -129,10 +129,16 @@ class Tally:
         """Count a case that was well at the end of its wait."""
         self._try(well_without=1)
 
-    def count(self, verdict: EffectName, after_wait: bool | None, at: float = 0.0) -> None:
+    def count(
+        self,
+        verdict: EffectName,
+        after_wait: bool | None,
+        at: float = 0.0,
+        delay: float = 0.0,
+    ) -> None:
         """Count the first execution of a case, or with None one that belongs to no case.
 
-        Its outcome is there after so many seconds.
+        Its outcome is there after so many seconds, and it began so long after it was asked for.
         """
         is_good = verdict == "effective"
         if self.rule.burst:
@@ -143,6 +149,8 @@ class Tally:
         drop = min(self.test.limit, max(0.0, self.record.drop + step))
         changes = {name: getattr(self.record, name) + 1, "drop": drop}
         self.record = self.record.model_copy(update=changes)
+        if after_wait is not None:
+            self._delay("delays_after_wait" if after_wait else "delays", delay)
         if after_wait:
             self._try(needed=1)
         elif after_wait is False and is_good:
@@ -157,6 +165,11 @@ class Tally:
             self._burst = []
         self._burst_began = self._burst_began if self._burst else at
         self._burst.append(is_good)
+
+    def _delay(self, name: str, delay: float) -> None:
+        trial = self.record.trial
+        changes = {name: [*getattr(trial, name), delay][-50:]}
+        self.record = self.record.model_copy(update={"trial": trial.model_copy(update=changes)})
 
     @property
     def is_offered(self) -> bool:
@@ -178,6 +191,8 @@ class World:
         heals: when a case ends by itself.
         cures: the chance that the action ends it.
         answers: how long people take to approve.
+        acts_at: when they have approved, by when it would end by itself and whether it waited
+            first; by default so long after they were asked as they take.
         approves: whether they do, by the time at which it would end by itself.
         told: whether a verdict can be told, by whether it was effective.
     """
@@ -185,6 +200,7 @@ class World:
     heals: Callable[[random.Random], float]
     cures: float = 0.0
     answers: Callable[[random.Random], float] = lambda dice: 0.0
+    acts_at: Callable[[random.Random, float, bool], float] | None = None
     approves: Callable[[float], bool] = lambda healed_at: True
     told: Callable[[random.Random, bool], bool] = lambda dice, effective: True
 
@@ -193,6 +209,8 @@ class World:
         waits = dice.random() < tally.rule.holdout
         tally.draw(waits)
         ends_at, acts_at = self.heals(dice), self.answers(dice) + waits
+        if self.acts_at:
+            acts_at = self.acts_at(dice, ends_at, waits)
         if waits and ends_at <= 1:
             tally.heal()
         # What has ended meanwhile is not needed any more.
@@ -200,7 +218,8 @@ class World:
             return
         effective = dice.random() < self.cures or ends_at <= acts_at + 1
         verdict: EffectName = "effective" if effective else "no effect"
-        tally.count(verdict if self.told(dice, effective) else "cannot tell", waits)
+        told: EffectName = verdict if self.told(dice, effective) else "cannot tell"
+        tally.count(told, waits, delay=acts_at - waits)
 
 
 def cases_until_offer(world: World, rule: EarnedAutonomy, seed: int, cases: int) -> int | None:

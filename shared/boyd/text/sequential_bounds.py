@@ -9,7 +9,8 @@ most 1/20, whatever came before and even if the true share changes meanwhile (Vi
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -62,6 +63,22 @@ def uplift_bound(first: tuple[int, int], second: tuple[int, int], error: float) 
     """
     successes, failures = second
     return lower_bound(*first, error / 2) - (1 - lower_bound(failures, successes, error / 2))
+
+
+def rank_score(first: Sequence[float], second: Sequence[float]) -> float:
+    """The standard errors by which values of *second* are larger than those of *first*.
+
+    It is the statistic of Mann, Whitney and Wilcoxon, with its correction for equal values; 0 if
+    there are none to compare.
+    """
+    every = [*first, *second]
+    number, pairs = len(every), len(first) * len(second)
+    equal = sum(count**3 - count for count in Counter(every).values())
+    if not pairs or equal == number**3 - number:
+        return 0.0
+    larger = sum((b > a) + (b == a) / 2 for a in first for b in second)
+    variance = pairs / 12 * (number + 1 - equal / (number * (number - 1)))
+    return (larger - pairs / 2) / math.sqrt(variance)
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,7 @@ KERNEL = {
 }
 LIBRARY = {
     "the library without its guests": 66_000,
+    "the times that people take to answer after a wait and without one, compared by ranks": 59,
     "secrets by reference: what they name, who may use which, and masks of their values": 640,
     "the plugins baseline and likely-causes, which nothing in the kernel imports": 1_900,
     "series of observed numbers, which the proof and the history of a target share": 135,

@@ -15,6 +15,7 @@ from boyd.runtime.autonomy import case_waits
 
 HISTORIES = range(200)
 NEVER = 1e9
+DELAYS = {"delays", "delays_after_wait"}
 
 
 def offers(world: World, cases: int = 120, **rule: object) -> list[int | None]:
@@ -55,6 +56,42 @@ def test_without_the_comparison_a_placebo_would_be_offered() -> None:
     results = offers(PLACEBOS["most heal"], at_least=0.6, holdout=0, require_uplift=False)
 
     assert sum(number is not None for number in results) > 190
+
+
+def acting_after(answer: Callable[[random.Random], float]) -> World:
+    """A world of problems that end once people have answered, so long after they began.
+
+    They never answer before a wait is over, and the action does nothing.
+    """
+    return World(
+        lambda dice: 1.5 + dice.random() / 2,
+        acts_at=lambda dice, ends_at, waits: max(1.0 * waits, answer(dice)),
+    )
+
+
+#: Placebos whose approvers answer sooner after a wait, at times from the beginning of a problem.
+HURRIED = {
+    "always at one time": acting_after(lambda dice: 1.0),
+    "at about one time": acting_after(lambda dice: dice.gauss(1.0, 0.15)),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", HURRIED)
+def test_few_placebos_are_offered_if_people_answer_sooner_after_a_wait(name: str) -> None:
+    often = offers(HURRIED[name], cases=60, at_least=0.6, holdout=0.4)
+    seldom = offers(HURRIED[name], at_least=0.6)
+
+    for numbers in (often, seldom):
+        assert sum(number is not None for number in numbers) <= 0.05 * len(numbers)
+
+
+@pytest.mark.long
+def test_an_action_that_helps_is_offered_though_people_take_their_time() -> None:
+    world = World(lambda dice: NEVER, cures=0.99, answers=lambda dice: dice.expovariate(0.3))
+    numbers = [number or 10_000 for number in offers(world, cases=600, at_least=0.8)]
+
+    assert median(numbers) <= 55
 
 
 @pytest.mark.long
@@ -199,7 +236,13 @@ def test_the_replica_counts_as_the_scripts_do(monkeypatch: pytest.MonkeyPatch) -
         ward.lab.run()
         ward.lab.run()
 
-    for name in ("effective", "failed", "unclear", "trial", "bursts"):
+    for name in ("effective", "failed", "unclear", "bursts"):
         assert getattr(ward.record, name) == getattr(tally.record, name), name
+    real, replica = ward.record.trial, tally.record.trial
+    assert real.model_dump(exclude=DELAYS) == replica.model_dump(exclude=DELAYS)
+    # The scripts measure real time, the replica none.
+    for name in DELAYS:
+        assert len(getattr(real, name)) == len(getattr(replica, name)), name
+        assert all(0 <= delay < 60_000 for delay in getattr(real, name))
     assert ward.record.drop == pytest.approx(tally.record.drop)
     assert ward.record.trial.needed > 2

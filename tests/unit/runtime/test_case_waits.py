@@ -9,7 +9,7 @@ import pytest
 from autonomy_kit import ACTION, EARNED, Ward
 from boyd import Agent, naming
 from boyd.errors import ConfigError, StoreUnavailable
-from boyd.models import CallRequest, EffectVerdict, Fence, JsonObject
+from boyd.models import CallRequest, EffectVerdict, Fence, JsonObject, WaitingTrial
 from boyd.replay.differences import judge
 from boyd.replay.shadow import Shadow
 from boyd.runtime.autonomy import case_waits
@@ -65,6 +65,42 @@ def test_a_case_that_does_not_end_by_itself_goes_on(draws: list[float]) -> None:
     assert ward.record.trial.needed == 1
     assert (ward.record.trial.cases, ward.record.trial.well_after) == (0, 0)
     assert len(ward.recorder.calls) == 1
+
+
+def test_the_time_that_people_take_counts_from_the_draw_or_the_end_of_the_wait(
+    draws: list[float],
+) -> None:
+    ward, case = Ward(), f"boyd:{{test}}:case:{ACTION}:web-1"
+    for draw, seconds in ((0.5, 30), (0.05, 60)):
+        ward.sick, ward.verdict = True, False
+        draws.append(draw)
+        ward.lab.run()
+        ward.look(final=True)
+        ward.lab.deliver()
+        ward.lab.client.hincrby(case, "asked", -1000 * seconds)
+        ward.approve()
+        ward.verdict = True
+        ward.look()
+        ward.sick = False
+        ward.lab.run()
+
+    trial = ward.record.trial
+    assert [round(delay, -4) for delay in trial.delays] == [30_000]
+    assert [round(delay, -4) for delay in trial.delays_after_wait] == [60_000]
+
+
+def test_a_record_says_that_people_answer_sooner_after_a_wait() -> None:
+    counts = {"cases": 40, "well_after": 40, "waited": 6, "needed": 6}
+    alike = WaitingTrial(**counts, delays=[5000.0] * 40, delays_after_wait=[5000.0] * 6)
+    sooner = WaitingTrial(**counts, delays=[5000.0] * 40, delays_after_wait=[100.0] * 6)
+
+    assert alike.uplift(0.005) > 0
+    assert alike.words().endswith("percentage points")
+    assert sooner.uplift(0.005) == 0
+    assert sooner.words() == (
+        "40 of 40 well after it; 0 of 6 well without it; people answer sooner after a wait, so that"
+        " the two cannot be compared; nothing shows that it is better than waiting"
+    )
 
 
 def test_a_case_is_drawn_once_while_its_symptoms_last(draws: list[float]) -> None:

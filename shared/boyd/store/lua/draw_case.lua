@@ -49,6 +49,6 @@ end
 write_track(action, plan.class, track)
 redis.call('DEL', case_name)
 redis.call('HSET', case_name, 'id', id, 'arm', arm, 'round', number(track, 'withdrawn'), 'until', ends, 'symptoms', episode,
-  'class', plan.class)
+  'class', plan.class, 'asked', now)
 redis.call('PEXPIRE', case_name, episode == '' and 86400000 or 2592000000)
 return {arm, ends}

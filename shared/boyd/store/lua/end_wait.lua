@@ -32,7 +32,7 @@ if verdict == 'well' and track and tonumber(case.round) == number(track, 'withdr
   track.trial.wellWithout = number(track.trial, 'wellWithout') + 1
   write_track(action, class, track)
 end
-redis.call('HSET', case_name, 'ended', verdict)
+redis.call('HSET', case_name, 'ended', verdict, 'asked', now_ms())
 if verdict == 'well' then
   redis.call('HSET', case_name, 'taken', id)
 end

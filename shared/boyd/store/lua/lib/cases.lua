@@ -33,13 +33,14 @@ end
 local function read_case(action, target)
   local name = case_key(action, target)
   local have = redis.call('HMGET', name, 'id', 'arm', 'round', 'until', 'symptoms', 'taken', 'ended',
-    'class')
+    'class', 'asked')
   return have[1] and {id = have[1], arm = have[2], round = have[3], ['until'] = have[4] or '', symptoms = have[5] or '',
-    taken = have[6], ended = have[7], class = have[8]}
+    taken = have[6], ended = have[7], class = have[8], asked = have[9]}
 end
 
--- take_case(action, target, execution): return how the execution counts in the trial of its action, as `act:<round>:<class>`
--- or `wait:<round>:<class>`; '' if it does not. Only the first execution of a case does, and after a wait only if that has shown that the
+-- take_case(action, target, execution): return how the execution counts in the trial of its action, as
+-- `act:<round>/<delay>:<class>` or `wait:...`, with the ms since it was asked for, at the draw or at the end of the wait; '' if it
+-- does not count. Only the first execution of a case does, and after a wait only if that has shown that the
 -- case does not end without it.
 local function take_case(action, target, execution)
   local case = read_case(action, target)
@@ -49,5 +50,6 @@ local function take_case(action, target, execution)
   local name = case_key(action, target)
   redis.call('HSET', name, 'taken', execution)
   local counts = case.arm == 'act' or case.ended == 'not well'
-  return counts and case.arm .. ':' .. case.round .. ':' .. case.class or ''
+  local delay = case.asked and math.max(0, now_ms() - case.asked) or ''
+  return counts and case.arm .. ':' .. case.round .. '/' .. delay .. ':' .. case.class or ''
 end

@@ -89,14 +89,30 @@ local function count_burst(track, length, good)
   track.burst = burst
 end
 
+-- keep_delay(trial, field, delay): keep the delay of an execution after it was asked for, unless it is not known, among the
+-- last MAX_DELAYS.
+local MAX_DELAYS = 50
+local function keep_delay(trial, field, delay)
+  if delay == '' then
+    return
+  end
+  local delays = trial[field] or {}
+  delays[#delays + 1] = tonumber(delay)
+  if #delays > MAX_DELAYS then
+    table.remove(delays, 1)
+  end
+  trial[field] = delays
+end
+
 -- count_in_trial(counting, good): count an execution in the comparison with waiting, if its case belongs to that.
 local function count_in_trial(counting, good)
-  local arm, round, class = string.match(counting.case or '', '^(%a+):(%d+):(.*)$')
+  local arm, round, delay, class = string.match(counting.case or '', '^(%a+):(%d+)/?(%d*):(.*)$')
   local track = counting.track
   if class ~= counting.plan.class or tonumber(round) ~= number(track, 'withdrawn') then
     return
   end
   local trial = track.trial or {}
+  keep_delay(trial, arm == 'wait' and 'delaysAfterWait' or 'delays', delay)
   if arm == 'wait' then
     trial.needed = number(trial, 'needed') + 1
   elseif good then
