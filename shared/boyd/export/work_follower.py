@@ -65,11 +65,8 @@ class WorkFollower(ABC, Generic[_S]):
         """The number of records, or spans, that were copied so far."""
 
     @abstractmethod
-    def _work(self, agent_id: str, investigations: Sequence[str] | None) -> None:
-        """Go on with an agent.
-
-        *investigations* are ids of ended ones; without it everything is checked.
-        """
+    def _work(self, agent_id: str, events: Sequence[Event] | None) -> None:
+        """Go on with an agent, which has had those *events*; without them check everything."""
 
     @abstractmethod
     def _say(self, status: _S) -> None:
@@ -145,8 +142,7 @@ class WorkFollower(ABC, Generic[_S]):
         self._recent |= dict.fromkeys({name for name, _ in events}, until)
         self._on_deployment()
         for agent_id in sorted(self._recent):
-            investigations = _investigation_ids(event for name, event in events if name == agent_id)
-            self._work(agent_id, investigations)
+            self._work(agent_id, [event for name, event in events if name == agent_id])
 
     def _record_failure(self, error: Exception) -> None:
         self._look_at = 0.0  # afterwards everything is compared again
@@ -172,6 +168,6 @@ class WorkFollower(ABC, Generic[_S]):
                 return
 
 
-def _investigation_ids(events: Iterable[Event]) -> list[str]:
-    ends = (e for e in events if e.kind == "investigation.ended")
-    return list(dict.fromkeys(str(e.data["investigation"]) for e in ends))
+def subjects(events: Iterable[Event], kind: str, subject: str) -> list[str]:
+    """The ids of that *subject* in the events of a *kind*, each once."""
+    return list(dict.fromkeys(str(e.data[subject]) for e in events if e.kind == kind))

@@ -19,7 +19,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import text
 
 from archive_kit import Archive, PostgreSQL, listed, read_archive_status, sqlite
-from boyd import Procedure, ProcedureStep
+from boyd import Agent, Procedure, ProcedureStep
 from boyd.errors import ArchiveRefused, ArchiveUnavailable, ConfigError, TooManyMatches
 from boyd.export import work_follower
 from boyd.export.archive import copier
@@ -32,7 +32,7 @@ from boyd.export.archive.writer import ArchiveWriter
 from boyd.export.work_follower import ANNOUNCE
 from boyd.health.checks import examine
 from boyd.health.reader import read_health
-from boyd.models import Actor, Autonomy, utc_now
+from boyd.models import Actor, Autonomy, EffectChecks, utc_now
 from boyd.models.loop import ArchiveStatus, HistoryFilter
 from boyd.plugin import Strategy
 from boyd.store.ended_work import announce_archive
@@ -47,6 +47,7 @@ from kit import (
     chooses,
     execution_request,
     overdue,
+    plugin,
     reads,
     seen,
     sees,
@@ -267,6 +268,39 @@ def test_an_approval_that_is_executed_later_is_brought_up_to_date(
     ).executions
     assert done.id == f"approval:{item.id}"
     assert archive.work.executions(50, filter=ExecutionFilter(state="running")).executions == []
+
+
+def test_a_verdict_and_a_notice_of_what_has_ended_are_archived_with_their_events(
+    opened: Callable[..., Archive],
+) -> None:
+    do = Recorder().action(
+        autonomy=Autonomy(mode="approval-required"),
+        verify=lambda result: "effective",
+        checks=EffectChecks(within=60),
+        concurrency=2,
+    )
+    parts = (sees("eyes", seen()), chooses(choice()), do)
+    lab = Lab(Agent("test", plugins=[plugin(*parts, on_approval=lambda stage: None)]))
+    for _ in range(2):  # the one that came last is compared anyway
+        lab.run()
+        [item] = lab.store.approvals.page(5).pending
+        lab.resolver.answer(item.id, "approved", Actor(principal="ann", person=True))
+        lab.deliver()
+    item = lab.store.approvals.page(5).history[-1]
+    archive = opened(lab.whole)
+    archive.copy()
+    last = lab.store.events.newest()
+    overdue(lab, f"verify:approval:{item.id}")
+    lab.deliver()
+    archive.copier.copy("test", events=lab.store.events.after(last))
+    lab.client.flushall()
+
+    entry, approval = archive.work.execution(f"approval:{item.id}"), archive.work.approval(item.id)
+    assert entry is not None
+    assert entry.verification is not None
+    assert entry.verification.verdict == "effective"
+    assert approval is not None
+    assert approval.notifications[-1].stage == "verified"
 
 
 def test_an_approved_procedure_is_brought_up_to_date_when_it_has_ended(

@@ -20,8 +20,8 @@ from boyd.export.archive import entries
 from boyd.export.archive.database import Database
 from boyd.export.archive.entries import ArchiveEntry
 from boyd.export.archive.writer import CHUNK, ArchiveWriter
-from boyd.export.work_follower import WorkFollower, process_name
-from boyd.models import AuditEntry
+from boyd.export.work_follower import WorkFollower, process_name, subjects
+from boyd.models import AuditEntry, Event
 from boyd.models.loop import ArchiveStatus, InvestigationRecord
 from boyd.store import DEPLOYMENT, AgentStore, Audit, Store, read_investigation, read_item
 from boyd.store.ended_work import (
@@ -39,6 +39,12 @@ log = logging.getLogger("boyd.archive")
 KINDS: Sequence[WorkKind] = ("iteration", "run", "approval", "execution", "investigation")
 #: Kinds whose records may change after they were copied first, in ways that no index shows.
 _CHANGING: Sequence[WorkKind] = ("approval", "execution")
+#: Events that tell of a change of a record which may have ended before, and its kind.
+_NEWS: Mapping[str, WorkKind] = {
+    "investigation.ended": "investigation",
+    "execution.verified": "execution",
+    "approval.notified": "approval",
+}
 #: Records in one transaction, so that other writers and readers of the database wait little.
 BATCH = 50
 #: Unreadable records to report.
@@ -60,18 +66,19 @@ class Copier:
         self._unreadable: set[tuple[str, str, str]] = set()
 
     def copy(
-        self, agent_id: str, *, completely: bool = False, investigations: Sequence[str] = ()
+        self, agent_id: str, *, completely: bool = False, events: Sequence[Event] = ()
     ) -> None:
         """Copy what has ended since the last time.
 
-        *investigations* are ids of those that are known to have ended. *completely* compares
-        everything that Redis has.
+        *events* tell what has changed after it had ended. *completely* compares everything that
+        Redis has.
         """
         agent = self._store.agent(agent_id)
         for kind in KINDS:
             self._kind(agent, kind, completely)
-        places = agent.ended_work.places("investigation", investigations)
-        self._places(agent, "investigation", places)
+        for event, kind in _NEWS.items():
+            if names := subjects(events, event, kind):
+                self._places(agent, kind, agent.ended_work.places(kind, names))
         self._audit(agent_id, agent.audit_trail)
 
     def copy_deployment(self) -> None:
@@ -248,9 +255,9 @@ class Archiving(WorkFollower[ArchiveStatus]):
         self._catches_up = True
         super()._record_failure(error)
 
-    def _work(self, agent_id: str, investigations: Sequence[str] | None) -> None:
-        complete = investigations is None and not self._catches_up
-        self._copier.copy(agent_id, completely=complete, investigations=investigations or ())
+    def _work(self, agent_id: str, events: Sequence[Event] | None) -> None:
+        complete = events is None and not self._catches_up
+        self._copier.copy(agent_id, completely=complete, events=events or ())
 
     def _on_deployment(self) -> None:
         self._copier.copy_deployment()

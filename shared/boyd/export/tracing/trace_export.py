@@ -34,7 +34,8 @@ from boyd.errors import CollectorUnavailable, StoreError
 from boyd.export.tracing import spans as names
 from boyd.export.tracing.ended_traces import EndedTraces, Portion
 from boyd.export.tracing.spans import Kind, Span, is_sampled
-from boyd.export.work_follower import WorkFollower, process_name
+from boyd.export.work_follower import WorkFollower, process_name, subjects
+from boyd.models import Event
 from boyd.models.loop import TraceStatus
 from boyd.plugin.http_session import Session
 from boyd.settings.traces_settings import TracesSettings
@@ -263,8 +264,9 @@ class TraceExport(WorkFollower[TraceStatus]):
             log.warning("the collector refused %d spans of trace %032x", len(spans), trace)
             self._report(refused=self._status.refused + len(spans))
 
-    def _work(self, agent_id: str, investigations: Sequence[str] | None) -> None:
-        self.export(agent_id, investigations)
+    def _work(self, agent_id: str, events: Sequence[Event] | None) -> None:
+        subject = ("investigation.ended", "investigation")
+        self.export(agent_id, None if events is None else subjects(events, *subject))
 
     def _say(self, status: TraceStatus) -> None:
         announce_traces(self._announcing.client, status)
