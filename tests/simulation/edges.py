@@ -6,7 +6,7 @@ import logging
 import random
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import cache, partial
 from threading import get_ident
@@ -20,12 +20,16 @@ from celery.exceptions import Ignore
 from greenlet import getcurrent
 
 from boyd import Agent
+from boyd.export import work_follower
+from boyd.export.archive import copier
 from boyd.messaging.celery_app import JOB, TASKS
 from boyd.messaging.dispatcher import FOLLOWS, BatchHint
 from boyd.models import Phase
 from boyd.phases import time_limit
 from boyd.runtime import leases
 from boyd.settings.process_settings import Settings, WorkerSettings
+from boyd.store import events
+from boyd.store.server.connection import Client
 from boyd.text import queues
 from boyd_worker import agent_host, beat, maintenance, worker
 from simulation.world import Message, Process, Task, World
@@ -77,6 +81,22 @@ class _Thread:
 
     def join(self, timeout: float) -> None:
         self._ended.wait(timeout)
+
+
+class _Tail(events.StreamTail):
+    """Waits for entries of streams, as those who ask now and then."""
+
+    def __init__(self, world: World, client: Client) -> None:
+        super().__init__(client)
+        self._world = world
+
+    def read(self, after: Mapping[str, str], count: int, seconds: float) -> events.Found:
+        until = self._world.now + seconds
+        while True:
+            streams = self._client.xread(dict(after), count=count)
+            if streams or self._world.now >= until:
+                return list(streams or [])
+            self._world.sleep(0.25)
 
 
 class SimulatedDispatcher:
@@ -225,6 +245,9 @@ def surround(world: World, agent: Agent) -> Iterator[None]:
         (time_limit, "call_all", call_all),
         (leases, "threading", threads),
         (maintenance, "threading", threads),
+        (work_follower, "threading", threads),
+        (events, "open_tail", partial(_Tail, world)),
+        (copier, "process_name", lambda: getcurrent().process.label),
         (agent_host, "os", SimpleNamespace(getpid=lambda: getcurrent().process.pid)),
         (agent_host, "machine", lambda: None),
         (agent_host, "keep_logging", lambda: None),

@@ -13,7 +13,7 @@ from typing import Any
 
 from boyd import naming
 from boyd.messaging.celery_app import JOB
-from boyd.models import ActionResult, ProcedureRecord
+from boyd.models import ActionResult, ExecutionEntry, ProcedureRecord
 from simulation.scenarios import AT_ONCE, HOSTS, STEPS, STOP_AT, TICKS, WAVE_ENDS
 from simulation.world import BEGIN, HARMLESS, OF_PROCESSES, Answer, Effect, World
 
@@ -23,6 +23,9 @@ REPORT = 4.95 + 2.0
 #: Seconds within which a lost message is sent again while all processes live, as docs/protocol.md
 #: derives, and those that the commands of a sweep take.
 RESEND = 3.2 + 0.1
+#: Seconds within which the archive has what a client knows to have ended, if it has not just begun:
+#: "about a second", a pause for more, and the second after which the client looks again.
+ARCHIVED = 2.5
 #: Workers that a job loses until it is given up.
 LOSSES = 3
 #: Seconds by which the answer of Redis may come after its clock has decided.
@@ -67,6 +70,7 @@ class Judge:
             *self._observers(),
             *self._late_reports(),
             *self._late_messages(),
+            *self._archive(),
         ]
 
     def _repetitions(self) -> Iterator[str]:
@@ -396,6 +400,30 @@ class Judge:
         delay = min(next(again, inf), self.world.now) - lost_at
         if message.name != JOB and delay > RESEND:
             yield f"{message.name} {message.args} was lost, and came again after {delay:.1f} s"
+
+    def _archive(self) -> Iterator[str]:
+        """Check that the archive soon has the same as Redis, and as clients know it."""
+        for where, answer in self._answers["list"]:
+            lists, of_redis = answer.value
+            for kind, names in lists.items():
+                if names != of_redis[kind]:
+                    yield f"{where} lists each {kind} as {names}, and redis as {of_redis[kind]}"
+        archived: dict[str, str] = {}
+        times: dict[tuple[str, str], float] = {}
+        for about, answer in self._answers["archived"]:
+            archived[about] = answer.value
+            times.setdefault((about, answer.value), answer.at)
+        for about, answer in self._answers["ended"]:
+            delay = times.get((about, answer.value), answer.at) - answer.at
+            if not self._kinds and delay > ARCHIVED:
+                yield f"{about} was archived {delay:.1f} s after it had ended"
+        for execution, answer in self._answers["result"] if archived else ():
+            entry = archived.get(f"execution {execution}")
+            state = ExecutionEntry.from_json(entry).state if entry else None
+            if isinstance(answer.value, ActionResult) and state not in (None, answer.value.state):
+                yield f"{execution} {answer.value.state}, they say, and {state} in the archive"
+            if entry is None and self._begins[execution]:
+                yield f"{execution} was executed, and is not in the archive"
 
 
 _KNOCK = "call of knock"

@@ -42,6 +42,7 @@ from boyd.runtime.engine import retention_of
 from boyd.store import AgentStore, Store, Verdict
 from boyd.store.procedures import ResumeMode
 from boyd.text import queues
+from simulation.archive import empty_archive, read_archive, start_archive
 from simulation.edges import SimulatedDispatcher, start_beat, start_worker
 from simulation.world import EffectKind, World
 
@@ -288,6 +289,7 @@ class Scenario:
         beats: the number of beats, one of which the seed chooses.
         is_timeless: no client waits for a time that somebody gave, such as a deadline: it follows
             the clock of Redis when that steps.
+        every: it has one of so many schedules, as it takes longer than others.
     """
 
     name: str
@@ -295,6 +297,7 @@ class Scenario:
     clients: Callable[[World, Agent], None]
     beats: Sequence[int] = (1,)
     is_timeless: bool = True
+    every: int = 1
 
     def populate(self, world: World, agent: Agent) -> None:
         """Start the processes and clients; in some worlds only one worker executes actions."""
@@ -725,6 +728,23 @@ def _wait_for_slots(client: Client) -> None:
             client.tell(f"observers {number}", (failed, sorted({*failed, *told})))
 
 
+# What ends is copied into an archive, and compared with it.
+
+
+@cache
+def _archive_agents() -> tuple[Agent, ...]:
+    return (*_asking_agents(), *_restarting_agents())
+
+
+def _archive_clients(world: World, agent: Agent) -> None:
+    empty_archive(world)
+    for number in range(1, world.random.choice((1, 1, 2)) + 1):
+        world.add(f"archive-{number}", partial(start_archive, world))
+    does_itself = "restarting" in agent.host.plugins
+    (_effect_clients if does_itself else _approval_clients)(world, agent)
+    Client(world, agent, "reader").start(read_archive)
+
+
 # One action that waits for an approval, is verified and undone: small enough to try everything.
 
 
@@ -765,5 +785,6 @@ SCENARIOS = {
         Scenario("procedure", _farming_agents, partial(_procedure_clients, "farming:replace")),
         Scenario("waves", _rolling_agents, partial(_procedure_clients, "rolling:all")),
         Scenario("slots", _ticking_agents, _slot_clients, beats=(1, 1, 2)),
+        Scenario("archive", _archive_agents, _archive_clients, is_timeless=False, every=6),
     )
 }

@@ -370,6 +370,13 @@ function commands.ZSCORE(args)
   local score = held and held.items[args[2]]
   return score and score_text(score) or false
 end
+function commands.ZMSCORE(args)
+  local list = {}
+  for i = 2, #args do
+    list[i - 1] = commands.ZSCORE({args[1], args[i]})
+  end
+  return list
+end
 function commands.ZRANGE(args)
   return range(args[1], args)
 end
@@ -434,6 +441,19 @@ function commands.XRANGE(args)
 end
 function commands.XREVRANGE(args)
   return stream_range(args[1], args[3], args[2], tonumber(args[5]), true)
+end
+
+function commands.XREAD(args)
+  local options, grown = options_of(args, 1), {}
+  local first = options.STREAMS
+  local streams = (#args - first + 1) / 2
+  for i = first, first + streams - 1 do
+    local items = stream_range(args[i], '(' .. args[i + streams], '+', tonumber(args[options.COUNT]))
+    if #items > 0 then
+      grown[#grown + 1] = {args[i], items}
+    end
+  end
+  return #grown > 0 and grown
 end
 
 local function run(name, args)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import redis
 
+from boyd.export.archive import copier
 from boyd.store import Store
 from boyd.store.server.connection import Client
 from faults.protections import Copy
@@ -160,6 +161,17 @@ def test_going_on_after_the_bound_violates_an_invariant(
     assert name in violation
 
 
+def test_a_verdict_that_the_archive_has_late_violates_an_invariant(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert run(SCENARIOS["archive"], 2, ()).violations == ()
+
+    monkeypatch.setattr(copier, "_NEWS", {})
+    [violation] = run(SCENARIOS["archive"], 2, ()).violations
+    assert violation.startswith("execution loop:")
+    assert "after it had ended" in violation
+
+
 def test_steps_that_are_not_undone_in_reverse_violate_an_invariant(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -202,6 +214,7 @@ COMMANDS: dict[str, list[str]] = {
         "ZADD k {n}.5 {f} {n} {g}",
         "ZREM k {f}",
         "ZSCORE k {f}",
+        "ZMSCORE k {f} {g}",
         "ZCARD k",
         "ZCOUNT k -inf ({n}",
         "ZRANGE k 0 -1",
@@ -222,6 +235,7 @@ COMMANDS: dict[str, list[str]] = {
         "XREVRANGE k + {n}",
         "XDEL k {n}-1",
         "XTRIM k MINID {n}",
+        "XREAD COUNT 2 STREAMS k {n}-1",
     ],
 }
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Literal
@@ -17,7 +18,7 @@ import redis
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from boyd import Agent
-from boyd.errors import StoreError
+from boyd.errors import ArchiveUnavailable, StoreError
 from simulation.store import SimulatedClient, SimulatedRedis
 from simulation.strategies import Strategy
 
@@ -349,6 +350,26 @@ class World:
         if fault is not None and fault.kind in ("lose answer", "crash after"):
             raise redis.TimeoutError("the answer is lost")
         return reply
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """A transaction of the archive: it may be refused, or done without an answer.
+
+        Raises:
+            ArchiveUnavailable: the database does not answer.
+        """
+        if not isinstance(getcurrent(), Task):
+            yield
+            return
+        fault = self._reach("transaction")
+        kind = fault.kind if fault is not None and fault is not _REFUSAL else None
+        if kind == "refuse":
+            raise ArchiveUnavailable("refused")
+        yield
+        if fault is not None and kind == "crash after":
+            self._crash(getcurrent().process, fault.seconds)
+        if kind == "lose answer":
+            raise ArchiveUnavailable("the answer is lost")
 
     def _set_clock(self) -> None:
         self.server.set_time(round((self.now + self._ahead) * 1e6))
