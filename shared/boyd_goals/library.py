@@ -21,7 +21,8 @@ from typing import Any
 import requests
 import urllib3
 
-from boyd.outbound.guarded_session import GuardedSession, check_url
+from boyd.outbound.guarded_session import GuardedSession
+from boyd.outbound.public_addresses import check_url
 from boyd.plugin import State
 from boyd.text.tokenizer import words
 

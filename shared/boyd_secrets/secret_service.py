@@ -11,7 +11,8 @@ import requests
 from pydantic import AfterValidator, Field
 
 from boyd.errors import SecretUnavailable, causes
-from boyd.outbound.guarded_session import BoundedSession, check_url
+from boyd.outbound.guarded_session import BoundedSession
+from boyd.outbound.public_addresses import check_url
 from boyd.plugin import Secret
 from boyd.settings.model import is_loopback
 from boyd.settings.secret_references import SecretProvider

@@ -1179,7 +1179,7 @@ PROTECTIONS = (
     Protection(
         "P14",
         "a callback goes to public addresses only",
-        "shared/boyd/outbound/guarded_session.py",
+        "shared/boyd/outbound/public_addresses.py",
         '    if not allow_private and _is_private(parts.hostname.rstrip(".")):\n',
         "    if False:\n",
         "unit/outbound/test_outbound.py",

@@ -15,7 +15,7 @@ from joserfc.errors import ExpiredTokenError, InvalidClaimError, JoseError, Miss
 from joserfc.jwk import GuestProtocol, Key, import_key
 from joserfc.jws import JWSRegistry
 
-from boyd.outbound.guarded_session import check_url
+from boyd.outbound.public_addresses import check_url
 from boyd.settings.oidc_settings import OidcSettings
 from boyd_api.oidc.identities import ProviderUnavailable, TokenRefused
 

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field
 from boyd.models import Callback, Level, Model, Run, RunPage, RunRequest, RunStatus
 from boyd.models.investigation import MOST_ASKED, InvestigationRequest
 from boyd.models.responses import Redelivering, RunCancelled, RunCreated
-from boyd.outbound.guarded_session import check_url
+from boyd.outbound.public_addresses import check_url
 from boyd.text.trace_context import parse_traceparent
 from boyd_api.http.problems import FieldError, HttpProblem, not_found
 from boyd_api.http.request_context import PageQuery, RequestContext

@@ -58,7 +58,7 @@ class CallbackSender:
         self, url: str, body: bytes, webhook_id: str, at: datetime
     ) -> tuple[int | None, str | None]:
         from boyd.outbound.callback_request import CallbackRequest, sign
-        from boyd.outbound.guarded_session import check_url
+        from boyd.outbound.public_addresses import check_url
 
         refused = check_url(url, allow_private=self.allow_private)
         if refused:

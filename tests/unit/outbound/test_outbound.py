@@ -16,7 +16,7 @@ from standardwebhooks import Webhook
 from boyd.errors import ConfigError
 from boyd.models import Delivery, utc_now
 from boyd.outbound import DELAYS, CallbackSender, retry_delay
-from boyd.outbound.guarded_session import check_url, is_public
+from boyd.outbound.public_addresses import check_url, is_public
 from boyd.settings.process_settings import load_settings
 from boyd_cli.group import boyd
 

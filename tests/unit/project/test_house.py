@@ -109,6 +109,7 @@ LIBRARY = {
     "harm that stands if no later check can tell": 13,
     "answers of plugins without end, slips that errors name, times that no clock can add": 73,
     "an archive whose file or tables are replaced while it runs, damaged records": 31,
+    "URLs that are checked without an HTTP client": 8,
 }
 #: The most modules in all packages; a feature that needs more adds a line that names it.
 MODULES = {
@@ -137,6 +138,7 @@ MODULES = {
     "the request of a callback, so that the HTTP client is loaded with the first one": 1,
     "upgrades: the command that says whether and how": 1,
     "a worker that enters the next phase as it leaves the last": 1,
+    "URLs that are checked without an HTTP client": 1,
 }
 #: What an iteration goes through: phases, the plugins' side, the loop and its jobs, messages, and
 #: the nouns of the store that the loop and its actions read and write.

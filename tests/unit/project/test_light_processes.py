@@ -19,7 +19,7 @@ PROCESSES = {
     "beat": (["boyd_worker.beat"], {"celery", "kombu"}),
     "api": (
         ["boyd_api.app", "boyd_api.http.server"],
-        {"flask", "requests", "waitress", "werkzeug"},
+        {"flask", "waitress", "werkzeug"},
     ),
     "archive": (["boyd.export.archive.copier", "boyd.export.archive.database"], {"sqlalchemy"}),
 }

@@ -28,7 +28,8 @@ from urllib3.exceptions import (
 
 from boyd.errors import causes
 from boyd.models import JsonObject
-from boyd.outbound.guarded_session import GuardedSession, check_url
+from boyd.outbound.guarded_session import GuardedSession
+from boyd.outbound.public_addresses import check_url
 from boyd.plugins.command import kill_group
 from boyd.plugins.mcp_client.mcp_connection import (
     MAX_MESSAGE,
