@@ -10,6 +10,7 @@ from hashlib import sha256
 from http import HTTPStatus
 from importlib import resources
 from itertools import groupby
+from threading import Lock
 from typing import Any
 
 from flask import Response, current_app, request
@@ -183,9 +184,19 @@ def problem(ctx: RequestContext, name: str) -> ProblemType:
     return PROBLEM_TYPES[name]
 
 
-def document_once(routes: Sequence[Route]) -> Callable[[], str]:
-    """A function that makes the OpenAPI document of *routes* when it is first asked for."""
-    return cache(lambda: json.dumps(document(routes)))
+def document_once(routes: Sequence[Route]) -> Callable[[], bytes]:
+    """A function that makes the OpenAPI document of *routes* when it is first asked for.
+
+    Threads that ask meanwhile wait: each document that is made takes megabytes.
+    """
+    make = cache(lambda: json.dumps(document(routes)).encode())
+    lock = Lock()
+
+    def document_bytes() -> bytes:
+        with lock:
+            return make()
+
+    return document_bytes
 
 
 def document(routes: Sequence[Route]) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event, get_ident
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from api_kit import Site
 from boyd_api.app import ALL
+from boyd_api.http import documentation
 from boyd_api.http.documentation import document
 from boyd_api.http.problems import PROBLEM_TYPES
 
@@ -218,3 +221,25 @@ def test_metrics_are_documented_in_both_formats() -> None:
     content = SPEC["paths"]["/metrics"]["get"]["responses"]["200"]["content"]
 
     assert set(content) == {"text/plain", "application/openmetrics-text"}
+
+
+def test_the_document_is_made_once_for_clients_that_ask_at_the_same_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    makers: list[int] = []
+    second = Event()
+
+    def slow_document(_: object) -> dict[str, str]:
+        makers.append(get_ident())
+        if len(makers) > 1:
+            second.set()
+        second.wait(0.3)  # until another client makes it, too, if it can
+        return {"openapi": "3.1.0"}
+
+    monkeypatch.setattr(documentation, "document", slow_document)
+    make = documentation.document_once([])
+    with ThreadPoolExecutor(2) as clients:
+        answers = [answer.result() for answer in [clients.submit(make), clients.submit(make)]]
+
+    assert answers == [b'{"openapi": "3.1.0"}'] * 2
+    assert len(makers) == 1
