@@ -415,7 +415,7 @@ class Judge:
             times.setdefault((about, answer.value), answer.at)
         for about, answer in self._answers["ended"]:
             delay = times.get((about, answer.value), answer.at) - answer.at
-            if not self._kinds and delay > ARCHIVED:
+            if not self._kinds and delay > ARCHIVED and not about.startswith("audit "):
                 yield f"{about} was archived {delay:.1f} s after it had ended"
         for execution, answer in self._answers["result"] if archived else ():
             entry = archived.get(f"execution {execution}")
