@@ -600,11 +600,13 @@ def test_an_observer_that_is_left_out_is_named_in_the_iteration() -> None:
 
 def test_fields_of_another_release_are_passed_over() -> None:
     lab = Lab(agent(sees("o", seen())))
-    name = lab.client.hkeys("boyd:{*}:workers:info")[0]
-    info = json.loads(lab.client.hget("boyd:{*}:workers:info", name))
+    names = lab.client.hkeys("boyd:{*}:workers:info")
     lab._beat = lambda: None  # type: ignore[method-assign]
-    lab.client.hset("boyd:{*}:workers:info", name, json.dumps({**info, "zone": "b"}))
+    for name in names:
+        info = json.loads(lab.client.hget("boyd:{*}:workers:info", name))
+        lab.client.hset("boyd:{*}:workers:info", name, json.dumps({**info, "zone": "b"}))
 
+    assert {worker.name for worker in lab.whole.fleet.workers()} == {*names}
     assert lab.run().success
 
 
