@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
+from datetime import date
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -165,6 +166,20 @@ UNDONE = re.compile(
 PARTIAL = re.compile(r"\b(?!100\b)\d{1,9}(?:\.\d{1,9}){0,2} {1,2}percent\b")
 #: A share that is written as a number.
 FRACTION = re.compile(r"(?<![\w.-])0?\.\d{1,9}(?! ?\w*s\b)(?=\s+[a-z])")
+#: The last day on which something is valid, as in "valid until", "notAfter=" and "expires on".
+ENDS = re.compile(
+    r"(?<![a-z])(?:until|till|thr(?:ough|u)|not[\W_]*after|expir[a-z]+|end(?:s|ed|ing)?|"
+    r"end[\W_]*of[\W_]*(?:life|support)|eol|laps(?:es|ed)|valid[\W_]*to)"
+    r"(?:[^\w.;!?]+[a-z]+){0,3}?[^\w.;!?]+"
+    r"(?:(?P<year>\d{4})[-/.](?P<month>\d\d?)(?:[-/.](?P<day>\d\d?))?(?!\d)|"
+    r"\d\d?[./]\d\d?[./](?P<last>\d{4})|"
+    r"(?:(?P<before>\d\d?)[a-z.]{0,2} )?(?P<name>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)"
+    r"[a-z]*\.?(?: (?P<after>\d\d?)(?:st|nd|rd|th)?(?!\d))?,?(?: \d\d?:[\d:.]+)?,? "
+    r"(?P<named>\d{4})|(?P<alone>(?:19|20)\d\d))\b"
+)
+#: What a criterion says that is about an end itself.
+OWN_ENDS = re.compile(r"expir|\bend(?:s|ed)?\b|until|lapse|not after|past|(?:19|20)\d\d")
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 #: A status of HTTP that tells of an error.
 ERROR_STATUS = re.compile(r"(?<!port )(?<!on )(?<!in )(?<!to )(?<![\w.:-])[45]\d\d(?=\W*$)")
 
@@ -450,6 +465,21 @@ def _counts(content: Sequence[str]) -> tuple[tuple[str, str], ...]:
             before = [item for item in content[:position] if not is_number(item)]
             counts.append((word, (after[:1] or before[-1:] or [""])[0]))
     return tuple(counts)
+
+
+def ends_before(text: str, today: date) -> bool:
+    """True if something has ended before *today*, by a text such as "valid until May 1, 2019".
+
+    Where a date leaves out the day or the month, or may be read in two ways, the last day counts.
+    """
+    days = [_last_day(match) for match in ENDS.finditer(" ".join(text.casefold().split()))]
+    return bool(days) and max(days) < (today.year, today.month, today.day)
+
+
+def _last_day(match: re.Match[str]) -> tuple[int, int, int]:
+    month = _MONTHS.index(match["name"]) + 1 if match["name"] else int(match["month"] or 12)
+    year = match["year"] or match["last"] or match["named"] or match["alone"]
+    return int(year), month, int(match["day"] or match["before"] or match["after"] or 31)
 
 
 def count_negations(text: str) -> int:

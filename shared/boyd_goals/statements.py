@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -172,7 +173,9 @@ def _read_strictly(criterion: Criterion, statements: Sequence[Statement]) -> Rea
         has_subject = has_subject or criterion.subject <= words
         if _is_open(criterion, statement):
             continue
-        if is_same and _contradicts(criterion, statement, words):
+        is_end = has_subject and words_of.ENDS.match(statement.text.casefold())
+        is_over = (is_same or is_end) and _is_over(criterion, statement)
+        if is_over or (is_same and _contradicts(criterion, statement, words)):
             is_against = True
         elif len(words) > len(best) and _supports(criterion, statement):
             best, line = words, statement.line
@@ -181,6 +184,13 @@ def _read_strictly(criterion: Criterion, statements: Sequence[Statement]) -> Rea
         mandatory = frozenset(criterion.words) - criterion.general
     is_met = bool(best) and mandatory <= best
     return Reading(best, [line] if best else [], is_met, is_against)
+
+
+def _is_over(criterion: Criterion, statement: Statement) -> bool:
+    """True if what a claim is about has ended, as in "valid until 2019", which is not the claim."""
+    if not criterion.is_claim or criterion.is_negated or words_of.OWN_ENDS.search(criterion.text):
+        return False
+    return words_of.ends_before(statement.sentence, datetime.now(UTC).date())
 
 
 def _goes_on(statement: Statement) -> bool:
