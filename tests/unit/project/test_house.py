@@ -65,6 +65,7 @@ KERNEL = {
 }
 LIBRARY = {
     "the library without its guests": 66_000,
+    "symptoms of a target that take turns, for which an action is held": 26,
     "the times that people take to answer after a wait and without one, compared by ranks": 59,
     "secrets by reference: what they name, who may use which, and masks of their values": 640,
     "the plugins baseline and likely-causes, which nothing in the kernel imports": 1_900,

@@ -294,6 +294,50 @@ def test_an_action_without_effect_is_not_repeated_while_its_symptom_flickers(
     assert (hold.kind, hold.symptoms) == ("no effect", ["engine"])
 
 
+def on_a(type: str) -> Anomaly:
+    """An anomaly of the target a."""
+    return Anomaly(type=type, description="", severity="high", affected_resources=["a"])
+
+
+@pytest.mark.parametrize("types", [("disk-full", "load-high"), ("disk-full", "load-high", "heat")])
+def test_a_hold_lasts_though_unrelated_symptoms_of_its_target_take_turns(
+    types: Sequence[str],
+) -> None:
+    action = Patient("no effect", target="name", decisions=[{"name": "a"}])
+    lab = action.lab()
+    for number in range(12):
+        action.anomalies = [on_a(types[number % len(types)])]
+        lab.run()
+        check(lab)
+
+    # Once for each: a new symptom may be one that the action can end.
+    assert len(action.recorder.calls) == len(types)
+
+
+@pytest.mark.parametrize("end", ["well", "effective", "lifted"])
+def test_symptoms_of_earlier_holds_are_forgotten_once_the_target_was_well(end: str) -> None:
+    action = Patient("no effect", target="name", decisions=[{"name": "a"}])
+    lab = action.lab()
+    for type in ("disk-full", "load-high"):
+        action.anomalies = [on_a(type)]
+        if end == "effective" and type == "load-high":
+            action.verdicts = ["effective"]
+        lab.run()
+        check(lab)
+    if end == "lifted":
+        lab.store.holds.lift(ACTION, "a", person("ann"))
+    if end == "well":
+        action.idle, action.anomalies = True, []
+        lab.run()
+    action.idle, action.verdicts = False, ["no effect"]
+    action.anomalies = [on_a("disk-full")]
+    lab.run()
+    check(lab)
+
+    [hold] = lab.store.holds.all()
+    assert hold.symptoms == ["disk on a"]
+
+
 def test_a_hold_without_symptoms_lasts_for_its_time() -> None:
     action = Patient("no effect")
     lab = action.lab()

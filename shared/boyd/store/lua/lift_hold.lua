@@ -30,7 +30,7 @@ end
 audit('hold.lifted', 'action', action, 'target', target, 'execution', execution, 'before', kind, 'note', note,
   unpack(cjson.decode(actor)))
 unhold(action, target)
-redis.call('DEL', key('harms', action .. ':' .. target), key('unclear', action .. ':' .. target))
+redis.call('DEL', key('harms', action .. ':' .. target), key('unclear', action .. ':' .. target), past_key(action, target))
 for _, id in ipairs(verified) do
   leave_flight(field, id)
   leave_flight(action, id)

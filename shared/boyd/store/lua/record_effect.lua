@@ -20,8 +20,8 @@ if not executes(job, attempt, worker) or not have[1] then
   return ''
 end
 local harms = key('harms', have[1] .. ':' .. have[2])
-local unclear = key('unclear', have[1] .. ':' .. have[2])
-expect(harms, 'zset', unclear, 'string', loop, 'hash', audit_open, 'stream', held_actions, 'zset', hold_key(have[1], have[2]), 'hash',
+local unclear, past = key('unclear', have[1] .. ':' .. have[2]), past_key(have[1], have[2])
+expect(harms, 'zset', unclear, 'string', past, 'string', loop, 'hash', audit_open, 'stream', held_actions, 'zset', hold_key(have[1], have[2]), 'hash',
   hold_key(have[1], ''), 'hash', in_flight, 'hash')
 expect_notice(id)
 local MONTH = 30 * 86400000
@@ -65,8 +65,14 @@ end
 if hold_for ~= '' and may_hold(have[1], have[2], id) then
   if hold_for == '-1' then
     unhold(have[1], have[2])
+    redis.call('DEL', past)
   else
     held.symptoms = (held.kind == 'no effect' or held.kind == 'cannot tell') and have[5] or nil
+    local earlier = (held.symptoms or '') ~= '' and redis.call('GET', past) or ''
+    for text in string.gmatch(earlier, '[^\n]+') do
+      local is_there = string.find('\n' .. held.symptoms .. '\n', '\n' .. text .. '\n', 1, true)
+      held.symptoms = is_there and held.symptoms or held.symptoms .. '\n' .. text
+    end
     -- A hold that only changes its kind began when it did.
     local _, _, cause, since = read_hold(have[1], have[2], '')
     held.since = cause == id and since or nil

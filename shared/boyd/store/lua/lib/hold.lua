@@ -22,6 +22,11 @@ local function hold(action, target, fields, ms)
   redis.call('ZADD', held_actions, ms > 0 and now + ms or '+inf', action .. ':' .. target)
 end
 
+-- past_key(action, target): build the key of the symptoms of holds that ended while something else was wrong with the target.
+local function past_key(action, target)
+  return key('past', action .. ':' .. target)
+end
+
 -- unhold(action, target): end a hold.
 local function unhold(action, target)
   local held = hold_key(action, target)

@@ -38,6 +38,20 @@ local function symptoms_of(action, target)
   return table.concat(texts, '\n')
 end
 
+-- remember_past(action, target, texts): remember the symptoms of a hold that ends for as long as it would have lasted, if the
+-- target has others now: the next hold is to last while any of them is there, so that two in turn do not end it each time.
+local function remember_past(action, target, texts)
+  local held, past = hold_key(action, target), past_key(action, target)
+  local left = redis.call('PTTL', held)
+  redis.call('DEL', past)
+  for _, symptom in ipairs(left > 0 and closest_symptoms(action, target) or {}) do
+    if target == '' or symptom[3] == target then
+      redis.call('SET', past, texts, 'PX', left)
+      return
+    end
+  end
+end
+
 -- update_symptoms(sight, latest, held): replace the symptoms, *latest*, by those in *sight.open*, but keep those of plugins in
 -- *sight.blind*, which could not look. A symptom that lasts keeps the time of its beginning and its acknowledgement. Holds
 -- of actions without effect, among *held*, end when all their symptoms are gone, but not while *sight.more*, a number of
@@ -71,6 +85,7 @@ local function update_symptoms(sight, latest, held)
       lasts = lasts or now[text]
     end
     if not lasts then
+      remember_past(have[2], have[3], have[1])
       unhold(have[2], have[3])
     end
   end
