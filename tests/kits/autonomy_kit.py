@@ -218,8 +218,8 @@ class World:
             return
         effective = dice.random() < self.cures or ends_at <= acts_at + 1
         verdict: EffectName = "effective" if effective else "no effect"
-        told: EffectName = verdict if self.told(dice, effective) else "cannot tell"
-        tally.count(told, waits, delay=acts_at - waits)
+        outcome: EffectName = verdict if self.told(dice, effective) else "cannot tell"
+        tally.count(outcome, waits, delay=acts_at - waits)
 
 
 def cases_until_offer(world: World, rule: EarnedAutonomy, seed: int, cases: int) -> int | None:
