@@ -39,13 +39,13 @@ def test_a_way_is_worth_the_product_of_its_confidences_with_a_decay_per_hop() ->
 
 def test_a_symbol_has_the_worth_of_its_best_way_not_of_the_shortest() -> None:
     facts = [fact("a", "c", 0.2), fact("a", "b"), fact("b", "c"), fact("c", "d")]
-    found = {
+    activations = {
         activation.symbol: activation
         for activation in activate(MemoryGraph(facts), ["a"], max_depth=3)
     }
 
-    assert found["c"] == Activation("c", 0.7225, 2, facts[2])
-    assert found["d"].confidence == pytest.approx(0.85**3)
+    assert activations["c"] == Activation("c", 0.7225, 2, facts[2])
+    assert activations["d"].confidence == pytest.approx(0.85**3)
 
 
 def test_no_way_has_more_hops_than_allowed() -> None:

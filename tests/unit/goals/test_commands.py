@@ -49,9 +49,9 @@ def mind(place: tuple[Cli, ImaginaryMind]) -> ImaginaryMind:
 
 def test_a_cycle_shows_every_phase_with_its_scores(cli: Cli, mind: ImaginaryMind) -> None:
     mind.acts = [Act("Advanced", "cat -> is-a -> mammal\nand more")]
-    shown = cli("agent", "cycle", "--goal", "Find mammals")
+    output = cli("agent", "cycle", "--goal", "Find mammals")
 
-    assert shown.splitlines() == [
+    assert output.splitlines() == [
         "cycle 1: Find mammals (g1)",
         "  Observe  1 active goal, 3 entries in working memory, 0 recalled memories, load",
         "  Orient   1 active goal",
@@ -85,10 +85,10 @@ def test_a_cycle_that_is_for_another_goal_says_so(
 ) -> None:
     """Another worker works on the goal that was named."""
     mind.add("Find planets", priority=250)
-    monkeypatch.setattr(mind, "_focus", lambda given: (200, GoalList(goals=[])))
-    shown = cli.result("agent", "cycle", "--goal", "Find mammals")
-    assert "cycle 1: Find planets (g1)" in shown.stdout
-    assert "g2 waits" in shown.stderr
+    monkeypatch.setattr(mind, "_focus", lambda arguments: (200, GoalList(goals=[])))
+    result = cli.result("agent", "cycle", "--goal", "Find mammals")
+    assert "cycle 1: Find planets (g1)" in result.stdout
+    assert "g2 waits" in result.stderr
 
 
 def test_an_iteration_that_began_without_the_goal_is_followed_by_one_with_it(
@@ -101,8 +101,8 @@ def test_an_iteration_that_began_without_the_goal_is_followed_by_one_with_it(
 @pytest.mark.parametrize("act", [Act("Failed", status="Failed"), Act(None, error="no memory")])
 def test_a_cycle_that_fails_ends_with_1(cli: Cli, mind: ImaginaryMind, act: Act) -> None:
     mind.acts = [act]
-    shown = cli("agent", "cycle", "--goal", "Find mammals", status=1)
-    assert "Failed" in shown or "failed: no memory" in shown
+    output = cli("agent", "cycle", "--goal", "Find mammals", status=1)
+    assert "Failed" in output or "failed: no memory" in output
 
 
 def test_a_cycle_is_data_too(cli: Cli, mind: ImaginaryMind) -> None:
@@ -123,9 +123,9 @@ def test_a_run_shows_each_cycle_and_stops_when_no_goal_is_active(
         Act("Advanced", "found one\nand another"),
         Act("Completed", "all", status="Completed"),
     ]
-    shown = cli("agent", "run", "--goals", "Discover planet properties", "--max-cycles", "20")
+    output = cli("agent", "run", "--goals", "Discover planet properties", "--max-cycles", "20")
 
-    assert shown.splitlines() == [
+    assert output.splitlines() == [
         "cycle 1: Discover planet properties (g1)",
         f"  kg_query {SCORES}",
         "  Advanced: found one",
@@ -139,13 +139,13 @@ def test_a_run_shows_each_cycle_and_stops_when_no_goal_is_active(
 def test_a_run_that_has_done_its_cycles_says_what_is_left_and_how_to_go_on(
     cli: Cli, mind: ImaginaryMind
 ) -> None:
-    shown = cli("agent", "run", "--goals", "a, b,,a", "--max-cycles", "3", "--agent", "test")
+    output = cli("agent", "run", "--goals", "a, b,,a", "--max-cycles", "3", "--agent", "test")
     assert (
         "Stopped after 3 cycles; goals: 2 active; `boyd agent resume --agent test` continues"
-        in shown
+        in output
     )
-    assert re.search(r"^  g1 a\n  g2 b$", shown, re.MULTILINE)
-    assert shown.count("cycle ") == 3
+    assert re.search(r"^  g1 a\n  g2 b$", output, re.MULTILINE)
+    assert output.count("cycle ") == 3
     assert "cycle 4: a (g1)" in cli("agent", "resume", "--max-cycles", "1")
 
 
@@ -158,8 +158,8 @@ def test_agent_run_does_ten_cycles_by_default(cli: Cli, mind: ImaginaryMind) -> 
 
 def test_a_fresh_run_begins_another_session(cli: Cli, mind: ImaginaryMind) -> None:
     cli("agent", "run", "--goals", "a", "--max-cycles", "2")
-    shown = cli("agent", "run", "--goals", "b", "--max-cycles", "1", "--fresh")
-    assert (mind.sessions, shown.splitlines()[0]) == (2, "cycle 1: b (g1)")
+    output = cli("agent", "run", "--goals", "b", "--max-cycles", "1", "--fresh")
+    assert (mind.sessions, output.splitlines()[0]) == (2, "cycle 1: b (g1)")
 
 
 def test_a_goal_that_fails_makes_the_run_fail(cli: Cli, mind: ImaginaryMind) -> None:
@@ -167,8 +167,8 @@ def test_a_goal_that_fails_makes_the_run_fail(cli: Cli, mind: ImaginaryMind) -> 
     mind.acts = [Act("Completed", status="Completed")]
     cli("agent", "run", "--goals", "a")
     mind.acts = [Act("Failed", "no tool works", status="Failed")]
-    shown = cli.result("agent", "run", "--goals", "b")
-    assert (shown.exit_code, shown.stderr) == (1, "boyd: goal g3 has failed\n")
+    result = cli.result("agent", "run", "--goals", "b")
+    assert (result.exit_code, result.stderr) == (1, "boyd: goal g3 has failed\n")
 
 
 def test_a_run_is_for_the_goals_that_are_named_and_so_is_its_exit_status(
@@ -176,12 +176,12 @@ def test_a_run_is_for_the_goals_that_are_named_and_so_is_its_exit_status(
 ) -> None:
     mind.add("older", priority=250)
     mind.acts = [Act("Completed", status="Completed"), Act("Failed", status="Failed")]
-    shown = cli.result("agent", "run", "--goals", "new", "--max-cycles", "5")
-    assert [line for line in shown.stdout.splitlines() if line.startswith("cycle")] == [
+    result = cli.result("agent", "run", "--goals", "new", "--max-cycles", "5")
+    assert [line for line in result.stdout.splitlines() if line.startswith("cycle")] == [
         "cycle 1: new (g2)",
         "cycle 2: older (g1)",
     ]
-    assert (shown.exit_code, shown.stderr) == (0, "boyd: goal g1 has failed\n")
+    assert (result.exit_code, result.stderr) == (0, "boyd: goal g1 has failed\n")
     mind.add("oldest", priority=250)
     mind.acts = [Act("Failed", status="Failed")]
     assert "cycle 3: newest (g4)" in cli("agent", "run", "--goals", "newest", status=1)
@@ -192,9 +192,9 @@ def test_a_run_is_for_the_goals_that_are_named_and_so_is_its_exit_status(
 
 def test_an_iteration_that_fails_ends_the_run(cli: Cli, mind: ImaginaryMind) -> None:
     mind.acts = [Act(), Act("NoChange", error="the worker ran out of memory")]
-    shown = cli("agent", "run", "--goals", "a", status=1)
-    assert "failed: the worker ran out of memory" in shown
-    assert "`boyd agent resume` continues" in shown
+    output = cli("agent", "run", "--goals", "a", status=1)
+    assert "failed: the worker ran out of memory" in output
+    assert "`boyd agent resume` continues" in output
     assert len(mind.results) == 2
 
 
@@ -205,12 +205,12 @@ def test_questions_and_approvals_are_shown_when_they_arise_and_at_the_end(
     cli: Cli, mind: ImaginaryMind
 ) -> None:
     mind.acts = [Act("Pending", approval=True, question="Which\x1b[2J one?"), Act()]
-    shown = cli("agent", "run", "--goals", "a", "--max-cycles", "3")
-    cycles, _, end = shown.partition("Stopped after 3 cycles")
-    for said in (ALLOW, "asks: Which [2J one?  `boyd questions answer q1 TEXT`"):
-        assert (cycles.count(said), end.count(said)) == (1, 1)
-        assert cycles.index(said) < cycles.index("cycle 2: ")
-    assert "\x1b" not in shown
+    output = cli("agent", "run", "--goals", "a", "--max-cycles", "3")
+    cycles, _, end = output.partition("Stopped after 3 cycles")
+    for line in (ALLOW, "asks: Which [2J one?  `boyd questions answer q1 TEXT`"):
+        assert (cycles.count(line), end.count(line)) == (1, 1)
+        assert cycles.index(line) < cycles.index("cycle 2: ")
+    assert "\x1b" not in output
 
 
 def test_an_approval_of_an_earlier_run_is_shown_until_somebody_has_answered_it(
@@ -218,9 +218,9 @@ def test_an_approval_of_an_earlier_run_is_shown_until_somebody_has_answered_it(
 ) -> None:
     mind.acts = [Act("Pending", approval=True)]
     cli("agent", "run", "--goals", "a", "--max-cycles", "1")
-    shown = cli("agent", "run", "--max-cycles", "2")
-    assert shown.startswith(f"  {ALLOW}\ncycle 2: ")
-    assert shown.endswith(f"{ALLOW}\n")
+    output = cli("agent", "run", "--max-cycles", "2")
+    assert output.startswith(f"  {ALLOW}\ncycle 2: ")
+    assert output.endswith(f"{ALLOW}\n")
     assert f"  {ALLOW}\n" in cli("agent", "cycle", "--goal", "a")
     assert cli.json("agent", "cycle", "--goal", "a")["approvals"] == [APPROVAL]
     piped = cli.result("agent", "repl", stdin="s\n\n").stdout
@@ -237,8 +237,8 @@ def test_a_run_of_a_frozen_agent_says_so_at_once_and_what_lifts_it(
 ) -> None:
     mind.frozen = "maintenance (by root)"
     mind.acts = [FROZEN, FROZEN]
-    shown = cli("agent", "run", "--goals", "a", "--max-cycles", "2", status=1)
-    assert shown.startswith(
+    output = cli("agent", "run", "--goals", "a", "--max-cycles", "2", status=1)
+    assert output.startswith(
         "Actions are frozen: maintenance (by root); `boyd unfreeze` lifts the freeze."
         " Stopped after 0 cycles; goals: 1 active; `boyd agent resume` continues.\n"
     )
@@ -252,18 +252,18 @@ def test_a_run_of_a_frozen_agent_says_so_at_once_and_what_lifts_it(
 def test_a_freeze_of_everywhere_is_lifted_everywhere(cli: Cli, mind: ImaginaryMind) -> None:
     mind.frozen_everywhere = "maintenance (by root)"
     mind.acts = [FROZEN]
-    shown = cli("agent", "run", "--goals", "a", "--agent", "test", status=1)
-    assert "`boyd unfreeze --all` lifts the freeze" in shown
+    output = cli("agent", "run", "--goals", "a", "--agent", "test", status=1)
+    assert "`boyd unfreeze --all` lifts the freeze" in output
 
 
 def test_a_cycle_of_a_frozen_agent_fails_and_says_what_lifts_it(
     cli: Cli, mind: ImaginaryMind
 ) -> None:
     mind.acts = [FROZEN]
-    shown = cli.result("agent", "cycle", "--goal", "a", "--agent", "test")
-    assert shown.exit_code == 1
-    assert "Actions are frozen: maintenance (by root)" in shown.stdout
-    assert "`boyd unfreeze --agent test` lifts the freeze" in shown.stderr
+    result = cli.result("agent", "cycle", "--goal", "a", "--agent", "test")
+    assert result.exit_code == 1
+    assert "Actions are frozen: maintenance (by root)" in result.stdout
+    assert "`boyd unfreeze --agent test` lifts the freeze" in result.stderr
     assert len(mind.results) == 1
     mind.acts = [FROZEN]
     piped = cli.result("agent", "repl", stdin="\n")
@@ -280,8 +280,8 @@ def test_an_action_that_was_not_done_fails_the_command_that_wanted_a_cycle(
 
 def test_a_run_in_which_nothing_is_chosen_says_why(cli: Cli, mind: ImaginaryMind) -> None:
     mind.acts = [Act(None, idle="all waits\x1b[2J")] * 2
-    shown = cli("agent", "run", "--goals", "a")
-    assert "Nothing to do now, after 0 cycles: all waits [2J; goals: 1 active" in shown
+    output = cli("agent", "run", "--goals", "a")
+    assert "Nothing to do now, after 0 cycles: all waits [2J; goals: 1 active" in output
 
 
 def test_resume_announces_the_cycle_or_fails_when_the_agent_is_paused(
@@ -299,21 +299,21 @@ def test_a_run_in_which_nothing_can_be_done_stops_and_says_what_waits(
 ) -> None:
     mind.asks("Which one?")
     mind.acts = [Act(), NOTHING, Act(), NOTHING, NOTHING]
-    shown = cli("agent", "run", "--goals", "a")
-    assert "Nothing to do now, after 2 cycles; goals: 1 active" in shown
-    assert shown.rstrip().endswith("`boyd questions answer q1 TEXT`")
+    output = cli("agent", "run", "--goals", "a")
+    assert "Nothing to do now, after 2 cycles; goals: 1 active" in output
+    assert output.rstrip().endswith("`boyd questions answer q1 TEXT`")
 
 
 def test_a_session_that_has_had_all_its_cycles_says_so(cli: Cli, mind: ImaginaryMind) -> None:
     mind.max_cycles = 2
-    shown = cli("agent", "run", "--goals", "a")
-    assert shown.count("cycle 2: a") == 1
+    output = cli("agent", "run", "--goals", "a")
+    assert output.count("cycle 2: a") == 1
     assert (
-        "The session has used all its 2 cycles; `boyd agent run --fresh --goals …` starts" in shown
+        "The session has used all its 2 cycles; `boyd agent run --fresh --goals …` starts" in output
     )
     mind.acts = [NOTHING, NOTHING]
-    shown = cli("agent", "cycle", "--goal", "a")
-    assert "  Result   nothing was done: the session has used all its 2 cycles" in shown
+    output = cli("agent", "cycle", "--goal", "a")
+    assert "  Result   nothing was done: the session has used all its 2 cycles" in output
 
 
 def test_a_run_without_goals_takes_those_that_are_there(cli: Cli, mind: ImaginaryMind) -> None:
@@ -335,16 +335,16 @@ def test_a_run_is_a_line_of_json_for_each_cycle_and_one_for_the_end(
     cli: Cli, mind: ImaginaryMind
 ) -> None:
     mind.acts = [Act("Advanced"), Act("Completed", status="Completed")]
-    shown = cli.result("agent", "run", "--goals", "a", "--json")
-    *cycles, end = map(json.loads, shown.stdout.splitlines())
+    result = cli.result("agent", "run", "--goals", "a", "--json")
+    *cycles, end = map(json.loads, result.stdout.splitlines())
     assert [cycle["decision"]["progress"] for cycle in cycles] == ["Advanced", "Completed"]
     assert (end["ending"], end["session"]["goals"]) == ("done", {"Completed": 1})
-    assert "No active goals left" in shown.stderr
+    assert "No active goals left" in result.stderr
 
 
 def test_there_must_be_something_to_resume(cli: Cli, mind: ImaginaryMind) -> None:
-    shown = cli("agent", "resume", "--max-cycles", "50", status=1)
-    assert "`boyd agent run --goals …` or `boyd agent repl` starts one" in shown
+    output = cli("agent", "resume", "--max-cycles", "50", status=1)
+    assert "`boyd agent run --goals …` or `boyd agent repl` starts one" in output
 
 
 def test_ctrl_c_ends_the_run_and_says_how_to_go_on(cli: Cli, mind: ImaginaryMind) -> None:
@@ -352,30 +352,32 @@ def test_ctrl_c_ends_the_run_and_says_how_to_go_on(cli: Cli, mind: ImaginaryMind
     with cli.running("agent", "run", "--goals", "a") as process:
         assert mind.begun.wait(120)
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=120)
+        _, errors = process.communicate(timeout=120)
     assert process.wait() == 130
-    assert "`boyd agent resume` starts the next" in said
+    assert "`boyd agent resume` starts the next" in errors
 
 
 def test_a_worker_that_is_away_for_a_moment_does_not_end_the_run(
     cli: Cli, mind: ImaginaryMind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gone = [mind._problem("no-worker", 503, "no worker is there")] * 2
+    refusals = [mind._problem("no-worker", 503, "no worker is there")] * 2
     for name in ("_trigger", "_cycles"):
         usual = getattr(mind, name)
-        monkeypatch.setattr(mind, name, lambda given, use=usual: gone.pop() if gone else use(given))
-    shown = cli.result("agent", "run", "--goals", "a", "--max-cycles", "1")
-    assert shown.exit_code == 0
-    assert shown.stderr == "no worker is there; retrying until it is back\n"
+        monkeypatch.setattr(
+            mind, name, lambda arguments, use=usual: refusals.pop() if refusals else use(arguments)
+        )
+    result = cli.result("agent", "run", "--goals", "a", "--max-cycles", "1")
+    assert result.exit_code == 0
+    assert result.stderr == "no worker is there; retrying until it is back\n"
 
 
 # Memory
 
 
 def test_memories_are_recalled(cli: Cli) -> None:
-    shown = cli("agent", "recall", "--query", "mammals", "--top-k", "5")
-    assert "about mammals [2J\n" in shown
-    assert re.search(r"learned +whale", shown)
+    output = cli("agent", "recall", "--query", "mammals", "--top-k", "5")
+    assert "about mammals [2J\n" in output
+    assert re.search(r"learned +whale", output)
     assert len(cli.json("agent", "recall", "--query", "x", "--top-k", "1")) == 1
 
 
@@ -396,10 +398,10 @@ def test_memory_and_episodes_are_shown(cli: Cli) -> None:
 
 
 def test_archetype_weights_and_shadow_rules_are_shown(cli: Cli, mind: ImaginaryMind) -> None:
-    shown = cli("agent", "psyche")
-    assert re.search(r"sage +0\.70 +\+0\.030 +kg_query, reason, infer_rules", shown)
-    assert "the shadow forbids 'delete all', 'drop table', 'rm -rf': it destroys" in shown
-    assert "the shadow discourages (1.0) 'shut down[2J': mine" in shown.replace("\\x1b", "")
+    output = cli("agent", "psyche")
+    assert re.search(r"sage +0\.70 +\+0\.030 +kg_query, reason, infer_rules", output)
+    assert "the shadow forbids 'delete all', 'drop table', 'rm -rf': it destroys" in output
+    assert "the shadow discourages (1.0) 'shut down[2J': mine" in output.replace("\\x1b", "")
     assert cli.json("agent", "psyche")["psyche"]["weights"]["healer"] == 0.5
     mind.psyche = None
     assert "has no psyche" in cli("agent", "psyche")
@@ -407,9 +409,9 @@ def test_archetype_weights_and_shadow_rules_are_shown(cli: Cli, mind: ImaginaryM
 
 def test_sessions_are_listed_and_an_old_one_is_gone_on_with(cli: Cli, mind: ImaginaryMind) -> None:
     mind.sessions = 2
-    shown = cli("agent", "sessions")
-    assert re.search(rf"^2 \(now\) +{AGO} .*\n1 ", shown, re.MULTILINE)
-    assert shown.endswith("`boyd agent reopen SESSION` reopens an older one.\n")
+    output = cli("agent", "sessions")
+    assert re.search(rf"^2 \(now\) +{AGO} .*\n1 ", output, re.MULTILINE)
+    assert output.endswith("`boyd agent reopen SESSION` reopens an older one.\n")
     assert cli("agent", "reopen", "1") == (
         "session 1 is the current session now; `boyd agent resume` continues\n"
     )
@@ -421,8 +423,8 @@ def test_sessions_are_listed_and_an_old_one_is_gone_on_with(cli: Cli, mind: Imag
 
 
 def test_goals_are_added_listed_and_shown(cli: Cli, mind: ImaginaryMind) -> None:
-    given = ["--criteria", "cat, dog", "--priority", "7", "--stall-threshold", "3"]
-    assert cli("goals", "add", "Find mammals", *given) == "g1\n"
+    options = ["--criteria", "cat, dog", "--priority", "7", "--stall-threshold", "3"]
+    assert cli("goals", "add", "Find mammals", *options) == "g1\n"
     [sent] = mind.posted("/plugins/goals/goals")
     assert sent == {
         "description": "Find mammals",
@@ -456,19 +458,21 @@ def test_a_goal_is_given_up_and_made_more_important(cli: Cli, mind: ImaginaryMin
 def test_the_result_of_a_goal_is_shown_with_what_fulfilled_it(
     cli: Cli, mind: ImaginaryMind
 ) -> None:
-    found = GoalEvidence(criterion="cat", cycle=1, tool="kg_query", text="cat is-a\x1b[2J mammal")
-    mind.add("Find mammals", result="cats\nand so on", evidence=[found])
+    evidence = GoalEvidence(
+        criterion="cat", cycle=1, tool="kg_query", text="cat is-a\x1b[2J mammal"
+    )
+    mind.add("Find mammals", result="cats\nand so on", evidence=[evidence])
     for command in ("show", "why"):
-        shown = cli("goals", command, "g1")
-        assert re.search(r"result +cats; and so on", shown)
-        assert re.search(r"fulfilled +cat, by kg_query in cycle 1: cat is-a.* mammal", shown)
-        assert "\x1b" not in shown
+        output = cli("goals", command, "g1")
+        assert re.search(r"result +cats; and so on", output)
+        assert re.search(r"fulfilled +cat, by kg_query in cycle 1: cat is-a.* mammal", output)
+        assert "\x1b" not in output
     mind.acts = [Act("Completed", status="Completed")]
     assert "\n  Answer   cats; and so on\n" in cli("agent", "cycle", "--goal", "Find mammals")
     mind.add("Find birds", result="none")
     mind.acts = [Act("Advanced"), Act("Completed", status="Completed")]
-    shown = cli("agent", "run", "--goals", "Find birds", "--max-cycles", "2")
-    assert shown.count("  Answer: none\n") == 1
+    output = cli("agent", "run", "--goals", "Find birds", "--max-cycles", "2")
+    assert output.count("  Answer: none\n") == 1
 
 
 @pytest.mark.parametrize("id", ["g7", "..", "a/b"])
@@ -481,18 +485,18 @@ def test_goals_why_shows_plan_children_and_scored_decisions(cli: Cli, mind: Imag
     mind.add("b", parent="g1", priority=1)
     mind.acts = [Act("Advanced", "found\x1b[2J one")]
     cli("agent", "run", "--max-cycles", "2")
-    shown = cli("goals", "why", "g1")
-    assert re.search(r"plan +kg_query \(Pending\) → reason \(Pending\), Active", shown)
-    assert re.search(r"children +g2 b \(Active\)", shown)
-    assert re.search(r"cycle 1, \d{4}-\d\d-\d\d [\d:+]+, kg_query: Advanced", shown)
-    assert shown.count(SCORES) == 2
-    assert "found [2J one" in shown
+    output = cli("goals", "why", "g1")
+    assert re.search(r"plan +kg_query \(Pending\) → reason \(Pending\), Active", output)
+    assert re.search(r"children +g2 b \(Active\)", output)
+    assert re.search(r"cycle 1, \d{4}-\d\d-\d\d [\d:+]+, kg_query: Advanced", output)
+    assert output.count(SCORES) == 2
+    assert "found [2J one" in output
     assert len(cli.json("goals", "why", "g1")["decisions"]) == 2
 
 
 def test_an_error_of_the_agent_is_printed_as_the_agent_worded_it(cli: Cli) -> None:
-    said = cli.process("goals", "add", "nonsense")
-    assert (said.returncode, said.stderr) == (1, "boyd: that is [31mno goal\n")
+    process = cli.process("goals", "add", "nonsense")
+    assert (process.returncode, process.stderr) == (1, "boyd: that is [31mno goal\n")
 
 
 def test_goal_commands_fail_with_advice_for_an_agent_without_the_plugin(
@@ -523,7 +527,7 @@ def test_graph_import_adds_facts_and_counts_skipped_statements(
     piped = cli.result("graph", "import", "-", "--source", "me", stdin="<ü> <b> <c> . <d> <e> <f>.")
     assert piped.stdout == "2 facts added\n"
     sent = mind.posted("/plugins/goals/graph/facts")
-    assert [one["facts"][0].get("source") for one in sent] == ["facts.ttl", "me"]
+    assert [request["facts"][0].get("source") for request in sent] == ["facts.ttl", "me"]
     assert sent[1]["facts"][1]["subject"] == "ü"
     assert cli.json("graph", "import", str(turtle))["skipped"] == {"blank-node": 1, "language": 1}
     turtle.write_text("no turtle (")
@@ -537,28 +541,30 @@ def test_a_file_of_any_size_is_sent_in_requests_that_the_api_takes(
     large = tmp_path / "large.ttl"
     large.write_text("".join(f"<s{n}> <b> <c> .\n" for n in range(2500)))
     assert cli("graph", "import", str(large)) == "2500 facts added\n"
-    sent = [len(one["facts"]) for one in mind.posted("/plugins/goals/graph/facts")]
+    sent = [len(request["facts"]) for request in mind.posted("/plugins/goals/graph/facts")]
     assert sent == [1000, 500, 500, 1000, 500, 500, 500]
 
 
 def test_graph_export_writes_all_pages_and_warns_of_changes_meanwhile(
     cli: Cli, mind: ImaginaryMind, tmp_path: Path
 ) -> None:
-    made = tmp_path / "out.ttl"
-    shown = cli.result("graph", "export", str(made))
-    assert (shown.exit_code, shown.stdout) == (0, "")
-    assert "the graph changed during the export" in shown.stderr
+    file = tmp_path / "out.ttl"
+    result = cli.result("graph", "export", str(file))
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "the graph changed during the export" in result.stderr
     both = "<a:cat> <a:is> <a:mammal> .\n<a:dog> <a:is> <a:mammal> .\n"
-    assert made.read_text() == cli.result("graph", "export").stdout == both
-    assert "already exists" in cli("graph", "export", str(made), status=1)
+    assert file.read_text() == cli.result("graph", "export").stdout == both
+    assert "already exists" in cli("graph", "export", str(file), status=1)
 
 
 def test_an_export_that_breaks_off_leaves_no_file(
     cli: Cli, mind: ImaginaryMind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usual = mind._export
-    gone = mind._problem("forbidden", 403, "no longer")
-    monkeypatch.setattr(mind, "_export", lambda given: gone if "after" in given else usual(given))
+    refusal = mind._problem("forbidden", 403, "no longer")
+    monkeypatch.setattr(
+        mind, "_export", lambda arguments: refusal if "after" in arguments else usual(arguments)
+    )
     cli("graph", "export", str(tmp_path / "out.ttl"), status=3)
     assert not (tmp_path / "out.ttl").exists()
 
@@ -595,19 +601,19 @@ def test_looking_at_the_help_loads_nothing_that_only_goals_need(cli: Cli) -> Non
     code = "import sys, boyd_cli.group as g; g.boyd(['--help'], standalone_mode=False);"
     code += "names = 'boyd_goals.state', 'numpy', 'rdflib', 'requests', 'prompt_toolkit';"
     code += "print([n for n in names if n in sys.modules])"
-    told = subprocess.run(
+    output = subprocess.run(
         [cli.argv([])[0], "-c", code], capture_output=True, text=True, check=True
     ).stdout
-    assert "  agent  " in told
-    assert told.endswith("[]\n")
+    assert "  agent  " in output
+    assert output.endswith("[]\n")
 
 
 def completed(cli: Cli, line: str, **more: str) -> list[str]:
     words = line.split(" ")
-    asked = {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
-    told = cli.process(_BOYD_COMPLETE="bash_complete", **asked, **more)
-    assert told.stderr == ""
-    return told.stdout.split()
+    variables = {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+    process = cli.process(_BOYD_COMPLETE="bash_complete", **variables, **more)
+    assert process.stderr == ""
+    return process.stdout.split()
 
 
 def test_a_shell_completes_ids_of_goals_and_questions(cli: Cli, mind: ImaginaryMind) -> None:
@@ -629,9 +635,9 @@ def test_a_pipe_is_read_line_by_line_as_commands(cli: Cli, mind: ImaginaryMind) 
     lines = ["add Find mammals", "", "s", "goals", "answer q1 the blue one", "suspend g1", ""]
     lines += ["resume g1", "priority g1 7", "memory", "why g1", "graph cat", "recall cats"]
     lines += ["consolidate", "questions"]
-    shown = cli.result("agent", "repl", stdin="\n".join([*lines, "help", "q", "add never"]) + "\n")
+    result = cli.result("agent", "repl", stdin="\n".join([*lines, "help", "q", "add never"]) + "\n")
 
-    assert shown.exit_code == 0, shown.output
+    assert result.exit_code == 0, result.output
     for expected in (
         "goal g1 is Active: Find mammals",
         "cycle 1: Find mammals (g1)",
@@ -647,33 +653,33 @@ def test_a_pipe_is_read_line_by_line_as_commands(cli: Cli, mind: ImaginaryMind) 
         "No questions found",
         "  Enter               one cycle",
     ):
-        assert expected in shown.stdout, expected
-    assert re.search(r"cat +is-a +mammal", shown.stdout)
+        assert expected in result.stdout, expected
+    assert re.search(r"cat +is-a +mammal", result.stdout)
     assert len(mind.goals) == 1
-    assert "\x1b" not in shown.output
+    assert "\x1b" not in result.output
 
 
 def test_a_mistake_in_piped_repl_input_sets_the_exit_status_and_goes_on(
     cli: Cli, mind: ImaginaryMind
 ) -> None:
-    shown = cli.result("agent", "repl", "--goals", "a", stdin="fly\nwhy g9\nanswer\nanswer q1\n\n")
-    assert shown.exit_code == 1
-    assert shown.stderr.splitlines() == [
+    result = cli.result("agent", "repl", "--goals", "a", stdin="fly\nwhy g9\nanswer\nanswer q1\n\n")
+    assert result.exit_code == 1
+    assert result.stderr.splitlines() == [
         "boyd: no command 'fly'; `help` lists them",
         "boyd: no goal 'g9'",
         "boyd: write `answer ID TEXT`",
         "boyd: write `answer ID TEXT`",
     ]
-    assert "cycle 1: a (g1)" in shown.stdout
+    assert "cycle 1: a (g1)" in result.stdout
 
 
 def hears(terminal: Terminal, text: str, since: int = 0) -> int:
     """Read until *text* comes after *since*; where it ends, not counting what moves the cursor."""
-    while text not in (shown := re.sub(MOVING, "", terminal.text.replace(*PROMPT)))[since:]:
+    while text not in (screen := re.sub(MOVING, "", terminal.text.replace(*PROMPT)))[since:]:
         chunk = terminal._read()
         assert chunk, f"ended before {text!r}: {terminal.text}"
         terminal.text += chunk
-    return shown.index(text, since) + len(text)
+    return screen.index(text, since) + len(text)
 
 
 def test_on_a_terminal_enter_is_a_cycle_and_tab_completes(
@@ -703,9 +709,9 @@ def test_on_a_terminal_enter_is_a_cycle_and_tab_completes(
         assert "`boyd agent repl` continues from here" in terminal.rest().replace("\r\n", " ")
         assert terminal.process.wait(120) == 0
 
-    kept = tmp_path / "state" / "repl-history"
-    assert "+why g1" in kept.read_text().splitlines()
-    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    history = tmp_path / "state" / "repl-history"
+    assert "+why g1" in history.read_text().splitlines()
+    assert stat.S_IMODE(history.stat().st_mode) == 0o600
 
 
 def test_ctrl_c_while_a_cycle_goes_on_comes_back_to_the_prompt(

@@ -29,17 +29,17 @@ CRITERIA = "unicorn habitat, dragon nests and whale songs"
 
 def test_a_new_goal_is_returned_with_its_defaults() -> None:
     mind = Mind(stall_threshold=7)
-    status, made = mind.ask("make_goal", {"description": "Find mammals"})
+    status, goal = mind.ask("make_goal", {"description": "Find mammals"})
 
     assert status == 201
-    assert (made["criteria"], made["priority"], made["stallThreshold"], made["status"]) == (
+    assert (goal["criteria"], goal["priority"], goal["stallThreshold"], goal["status"]) == (
         "Find mammals",
         128,
         7,
         "Active",
     )
-    assert mind.ask("get_goal", id=made["id"]) == (200, made)
-    assert mind.ask("get_goal", id=made["id"][:4])[1]["id"] == made["id"]
+    assert mind.ask("get_goal", id=goal["id"]) == (200, goal)
+    assert mind.ask("get_goal", id=goal["id"][:4])[1]["id"] == goal["id"]
 
 
 @pytest.mark.parametrize(
@@ -59,9 +59,9 @@ def test_a_new_goal_is_returned_with_its_defaults() -> None:
 )
 def test_a_goal_that_does_not_fit_is_refused_and_nothing_is_stored(body: object) -> None:
     mind = Mind()
-    status, told = mind.ask("make_goal", body)
+    status, answer = mind.ask("make_goal", body)
 
-    assert (status, list(told)) == (422, ["error"])
+    assert (status, list(answer)) == (422, ["error"])
     assert mind.session.goals == {}
     assert mind.facts.size() == 0
 
@@ -73,7 +73,7 @@ def test_the_most_important_goal_comes_first_and_ties_in_order() -> None:
 
     assert [goal["id"] for goal in mind.ask("list_goals")[1]["goals"]] == [first, second, low]
     active = mind.ask("list_goals", query={"status": "Active"})[1]["goals"]
-    assert [one["id"] for one in active] == [first, second]
+    assert [goal["id"] for goal in active] == [first, second]
 
 
 def test_a_goal_is_put_off_taken_up_and_given_up() -> None:
@@ -107,11 +107,11 @@ def test_the_number_of_a_goal_names_it_also_when_others_begin_with_it() -> None:
 
 
 def test_an_ambiguous_id_prefix_is_refused_with_the_matches() -> None:
-    known = ["10-aa", "10-ab", "12-ac", "13-ad", "14-ae", "15-af", "2-b"]
+    ids = ["10-aa", "10-ab", "12-ac", "13-ad", "14-ae", "15-af", "2-b"]
     with pytest.raises(Refused) as many:
-        resolve_id("goal", "1", known)
+        resolve_id("goal", "1", ids)
     with pytest.raises(Refused) as few:
-        resolve_id("goal", "10", known)
+        resolve_id("goal", "10", ids)
 
     some = "10-aa, 10-ab, 12-ac, 13-ad, 14-ae, …"
     assert str(many.value) == f"6 goals match '1': {some}; add more characters"
@@ -131,13 +131,13 @@ def test_the_why_endpoint_returns_decisions_plan_and_relatives() -> None:
     goal = mind.goal("xyzzy", criteria=CRITERIA)
     for _ in range(4):
         mind.cycle()
-    told = mind.ask("why", id=goal)[1]
-    child = told["children"][0]["id"]
+    history = mind.ask("why", id=goal)[1]
+    child = history["children"][0]["id"]
 
-    assert [decision["cycle"] for decision in told["decisions"]] == sorted(
-        decision["cycle"] for decision in told["decisions"]
+    assert [decision["cycle"] for decision in history["decisions"]] == sorted(
+        decision["cycle"] for decision in history["decisions"]
     )
-    assert told["plan"]["status"] == "Superseded"
+    assert history["plan"]["status"] == "Superseded"
     assert mind.ask("why", id=child)[1]["parent"]["id"] == goal
 
 
@@ -147,9 +147,9 @@ def test_cycles_are_listed_newest_first_or_by_iteration() -> None:
     results = [mind.cycle() for _ in range(3)]
     every = mind.ask("cycles")[1]["cycles"]
 
-    assert [one["cycle"] for one in every] == [3, 2, 1]
+    assert [cycle["cycle"] for cycle in every] == [3, 2, 1]
     cycles = mind.ask("cycles", query={"iteration": str(results[1].iteration)})[1]["cycles"]
-    assert [found["cycle"] for found in cycles] == [2]
+    assert [cycle["cycle"] for cycle in cycles] == [2]
     assert mind.ask("cycles", query={"limit": "no"})[0] == 422
 
 
@@ -160,13 +160,13 @@ def test_memory_can_be_listed_consolidated_and_recalled() -> None:
     for _ in range(6):
         mind.cycle()
     entries = mind.ask("show_memory", query={"limit": "2"})[1]["entries"]
-    kept = mind.ask("consolidate_now", {})[1]
+    counts = mind.ask("consolidate_now", {})[1]
 
     assert [entry["id"] for entry in entries] == sorted(
         (entry["id"] for entry in entries), reverse=True
     )
-    assert kept["consolidated"] > 0
-    assert len(mind.ask("episodes")[1]["episodes"]) == kept["consolidated"]
+    assert counts["consolidated"] > 0
+    assert len(mind.ask("episodes")[1]["episodes"]) == counts["consolidated"]
     assert mind.ask("recall", query={"query": "whale", "topK": "2"})[1]["episodes"]
     assert mind.ask("recall")[0] == 422
 
@@ -175,9 +175,9 @@ def test_facts_go_in_and_out_as_turtle_and_metadata_stays() -> None:
     mind = Mind()
     mind.goal("secret plan")
     turtle = "@prefix : <http://example.com/> . :whale :eats :krill ."
-    status, told = mind.ask("import_facts", {"turtle": turtle, "source": "test"})
+    status, answer = mind.ask("import_facts", {"turtle": turtle, "source": "test"})
 
-    assert (status, told) == (200, {"added": 1, "skipped": {}})
+    assert (status, answer) == (200, {"added": 1, "skipped": {}})
     out = mind.ask("export_facts")[1]["turtle"]
     assert "krill" in out
     assert "secret" not in out
@@ -207,19 +207,19 @@ def test_facts_are_added_as_they_are_and_none_about_the_agent() -> None:
     own = {**fact, "predicate": "agent:has_status"}
     assert mind.ask("add_facts", {"facts": [fact, own]})[0] == 422
     assert mind.ask("add_facts", {"facts": [{**fact, "object": "a\x1fb"}]})[0] == 422
-    assert [one.confidence for one in mind.facts.all()] == [0.5]
+    assert [triple.confidence for triple in mind.facts.all()] == [0.5]
 
 
 def exported(mind: Mind) -> list[str]:
     """The parts of an export."""
     parts, query = [], dict[str, str]()
     while True:
-        status, told = mind.ask("export_facts", query=query)
+        status, page = mind.ask("export_facts", query=query)
         assert status == 200
-        parts.append(told["turtle"])
-        if "next" not in told:
+        parts.append(page["turtle"])
+        if "next" not in page:
             return parts
-        query = {"after": told["next"]}
+        query = {"after": page["next"]}
 
 
 def test_a_graph_of_any_size_is_exported_part_by_part(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,7 +238,7 @@ def test_a_graph_of_any_size_is_exported_part_by_part(monkeypatch: pytest.Monkey
     assert len(parts) > 10
     assert max(map(len, parts)) < 6000
     assert "secret" not in "".join(parts)
-    assert read == sorted(facts, key=lambda one: one.place)
+    assert read == sorted(facts, key=lambda fact: fact.place)
 
 
 def test_an_export_has_each_fact_that_is_there_all_the_while(
@@ -273,8 +273,8 @@ def test_a_symbol_that_is_not_known_by_that_name_is_found_by_its_words() -> None
         "Living person",
         "Person (foaf)",
     ]
-    found = mind.ask("search_graph", query={"query": "persons who live (FOAF)", "limit": "1"})
-    assert found == (200, {"symbols": ["Person (foaf)"]})
+    answer = mind.ask("search_graph", query={"query": "persons who live (FOAF)", "limit": "1"})
+    assert answer == (200, {"symbols": ["Person (foaf)"]})
     assert mind.ask("search_graph", query={"query": " "})[0] == 422
 
 
@@ -282,10 +282,10 @@ def test_the_session_shows_its_size_and_fresh_replaces_it() -> None:
     mind = Mind()
     mind.goal("a", criteria=CRITERIA)
     mind.cycle()
-    told = mind.ask("get_session")[1]
+    session = mind.ask("get_session")[1]
 
-    assert (told["id"], told["cycle"], told["goals"]) == ("1", 1, {"Active": 1})
-    assert told["memory"]["size"] == len(mind.session.memory)
+    assert (session["id"], session["cycle"], session["goals"]) == ("1", 1, {"Active": 1})
+    assert session["memory"]["size"] == len(mind.session.memory)
     assert mind.ask("begin_session", {"fresh": False}) == (201, {"id": "1"})
     assert mind.ask("begin_session", {}) == (201, {"id": "2"})
     assert mind.ask("get_session")[1]["goals"] == {}
@@ -293,6 +293,6 @@ def test_the_session_shows_its_size_and_fresh_replaces_it() -> None:
 
 def test_tools_are_listed_with_their_actions() -> None:
     mind = Mind(Tidier(), tools={"other:tidy": {"keywords": ["tidy"]}})
-    told = {tool["name"]: tool["action"] for tool in mind.ask("tools")[1]["tools"]}
+    actions = {tool["name"]: tool["action"] for tool in mind.ask("tools")[1]["tools"]}
 
-    assert told == {**{one: f"goals:{one}" for one in PROFILES}, "other:tidy": "other:tidy"}
+    assert actions == {**{name: f"goals:{name}" for name in PROFILES}, "other:tidy": "other:tidy"}

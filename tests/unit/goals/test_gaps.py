@@ -55,10 +55,10 @@ def test_coverage_is_the_share_of_symbols_that_are_well_connected() -> None:
 
 
 def planets(*of_moons: str) -> list[str]:
-    named = ["Venus", "Earth", "Mars", "Jupiter", "Saturn", "Uranus"]
+    others = ["Venus", "Earth", "Mars", "Jupiter", "Saturn", "Uranus"]
     return [
         line
-        for name in named
+        for name in others
         for line in (
             f"{name} orbits Sun",
             f"{name} warmed-by Sun",

@@ -36,10 +36,10 @@ class Desk:
 
     def waiting(self, approval_ids: Collection[str]) -> set[str]:
         self.asked.append("waiting")
-        known = (
+        approvals = (
             self.items[approval_id] for approval_id in approval_ids if approval_id in self.items
         )
-        return {one.id for one in known if one.status == "pending"}
+        return {one.id for one in approvals if one.status == "pending"}
 
 
 def asking(command: str = f"echo {SAID}", **options: Any) -> tuple[Mind, str]:
@@ -49,9 +49,9 @@ def asking(command: str = f"echo {SAID}", **options: Any) -> tuple[Mind, str]:
 
 
 def approval(result: LoopResult) -> str:
-    found = result.action_results[0].waits_for
-    assert found is not None
-    return found
+    approval_id = result.action_results[0].waits_for
+    assert approval_id is not None
+    return approval_id
 
 
 def answer(
@@ -185,7 +185,7 @@ def test_a_goal_asks_again_when_nobody_has_answered() -> None:
     second = approval(mind.cycle())
     assert second != first
     session = mind.session
-    [decision] = [one for one in session.decisions if one.approval == first]
+    [decision] = [choice for choice in session.decisions if choice.approval == first]
     assert (decision.progress, decision.detail) == (None, "nobody answered in time")
     assert session.goals[goal].status == "Active"
 
@@ -237,7 +237,10 @@ def asked(mind: Mind, cycles: int = 6) -> list[str]:
     """The approvals that so many cycles ask for."""
     results = [mind.cycle() for _ in range(cycles)]
     return [
-        found for result in results for done in result.action_results if (found := done.waits_for)
+        approval_id
+        for result in results
+        for done in result.action_results
+        if (approval_id := done.waits_for)
     ]
 
 
@@ -392,7 +395,7 @@ def test_an_answer_is_taken_in_once_however_often_it_is_found() -> None:
         mind.forget()
         mind.plugin.on_loop_start(mind.within(2))
     assert mind.session == after
-    contents = [one.content for one in after.memory]
+    contents = [entry.content for entry in after.memory]
     assert contents.count("Tool result (shell_exec):\nnothing\n") == 1
 
 
@@ -419,7 +422,7 @@ def test_only_what_was_answered_is_looked_up_and_all_that_waits_at_once() -> Non
     desk.items["b"] = item.patched({"id": "b", "status": "expired"})
     outcomes = approval_outcomes(pending("a", "b", "c", "b"), desk, TOOLBOX, MemoryGraph())
 
-    assert [(one.cycle, one.approval) for one in outcomes] == [(2, "b"), (4, "b")]
+    assert [(outcome.cycle, outcome.approval) for outcome in outcomes] == [(2, "b"), (4, "b")]
     assert desk.asked == ["waiting", "get b"]
 
 

@@ -44,8 +44,8 @@ def put(session: GoalSession, id: str, status: GoalStatus, **fields: Any) -> Goa
 def fulfil(session: GoalSession, id: str, text: str = "", cycle: int = 1) -> GoalSession:
     """The session in which that goal was completed, with a text as evidence for its criteria."""
     goal = session.goals[id]
-    found = GoalEvidence(criterion=goal.criteria, cycle=cycle, tool="reason", text=text)
-    return put(patched(session, id, evidence=[found]), id, "Completed")
+    evidence = GoalEvidence(criterion=goal.criteria, cycle=cycle, tool="reason", text=text)
+    return put(patched(session, id, evidence=[evidence]), id, "Completed")
 
 
 def statuses(session: GoalSession, *ids: str) -> list[str]:
@@ -246,7 +246,7 @@ def test_a_parent_completes_with_the_evidence_and_the_results_of_its_sub_goals()
     goal = session.goals[parent]
 
     assert (goal.status, goal.result) == ("Completed", "one\ntwo")
-    assert [(one.criterion, one.cycle) for one in goal.evidence] == [
+    assert [(evidence.criterion, evidence.cycle) for evidence in goal.evidence] == [
         ("alpha beta", 1),
         ("gamma delta", 2),
     ]

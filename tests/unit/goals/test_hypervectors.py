@@ -97,9 +97,9 @@ def test_words_that_count_are_bare_singular_and_not_function_words() -> None:
 
 
 def test_bundles_are_exact_sums_of_integers() -> None:
-    one, other = token_vector("red"), token_vector("blue")
+    first, other = token_vector("red"), token_vector("blue")
 
-    assert bundle({"red": 2, "blue": 1}).tolist() == (2 * one.astype(int) + other).tolist()
+    assert bundle({"red": 2, "blue": 1}).tolist() == (2 * first.astype(int) + other).tolist()
     assert bundle({}).tolist() == [0] * DIMENSIONS
 
 

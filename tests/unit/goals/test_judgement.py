@@ -16,9 +16,9 @@ FOUR = "alpha beta gamma delta"
 
 def step(*findings: str, is_asked: bool = True, **fields: object) -> ToolStep:
     """A step that has found those texts."""
-    found = [StepFinding(lines=[finding], is_asked=is_asked) for finding in findings]
-    known = {"cycle": 7, "tool": "look", "output": "", "findings": found}
-    return ToolStep(**{**known, **fields})  # type: ignore[arg-type]
+    step_findings = [StepFinding(lines=[finding], is_asked=is_asked) for finding in findings]
+    defaults = {"cycle": 7, "tool": "look", "output": "", "findings": step_findings}
+    return ToolStep(**{**defaults, **fields})  # type: ignore[arg-type]
 
 
 def verdict(goal: Goal, *findings: str, config: Config = CONFIG) -> bool:
@@ -108,13 +108,13 @@ def test_a_finding_that_nobody_asked_for_must_be_about_what_the_goal_speaks_of()
 
 def test_a_finding_is_about_the_whole_symbol_that_the_goal_speaks_of() -> None:
     goal = a_goal("Find out where hardware watchdogs belong", criteria="system")
-    found = [StepFinding(lines=["hardware driver subclass-of system"])]
+    findings = [StepFinding(lines=["hardware driver subclass-of system"])]
     about = [["hardware", "watchdog"]]
     right = [StepFinding(lines=["hardware watchdog subclass-of system"])]
 
-    assert judge(goal, step(findings=found, about=about), CONFIG).evidence == []
+    assert judge(goal, step(findings=findings, about=about), CONFIG).evidence == []
     assert judge(goal, step(findings=right, about=about), CONFIG).evidence
-    assert judge(goal, step(findings=found), CONFIG).evidence
+    assert judge(goal, step(findings=findings), CONFIG).evidence
 
 
 def test_all_criteria_must_be_fulfilled_and_each_names_its_step() -> None:
@@ -124,7 +124,7 @@ def test_all_criteria_must_be_fulfilled_and_each_names_its_step() -> None:
 
     assert not is_met(goal, [first])
     assert is_met(goal, both)
-    assert [(one.criterion, one.cycle, one.text) for one in both] == [
+    assert [(evidence.criterion, evidence.cycle, evidence.text) for evidence in both] == [
         ("alpha", 7, "alpha"),
         ("beta", 8, "beta"),
     ]
@@ -133,8 +133,8 @@ def test_all_criteria_must_be_fulfilled_and_each_names_its_step() -> None:
 def test_words_may_meet_in_the_facts_around_one_symbol_and_those_facts_are_the_evidence() -> None:
     goal = a_goal("kinds and parts of a recipe", criteria="food with an ingredient list")
     lines = ["recipe is-a food", "recipe has-a ingredient list", "recipe similar-to plan"]
-    found = [StepFinding(lines=lines)]
-    [evidence] = judge(goal, step(findings=found), CONFIG).evidence
+    findings = [StepFinding(lines=lines)]
+    [evidence] = judge(goal, step(findings=findings), CONFIG).evidence
 
     assert evidence.text == "recipe is-a food\nrecipe has-a ingredient list"
 
@@ -143,9 +143,9 @@ def test_words_may_meet_in_the_facts_around_one_symbol_and_those_facts_are_the_e
 def test_judging_the_same_result_again_adds_nothing(found: list[str]) -> None:
     goal = a_goal(FOUR)
     first = judge(goal, step(" ".join(found)), CONFIG)
-    known = goal.patched({"matched": first.matched, "evidence": first.evidence})
+    judged_goal = goal.patched({"matched": first.matched, "evidence": first.evidence})
 
-    assert judge(known, step(" ".join(found)), CONFIG) == first
+    assert judge(judged_goal, step(" ".join(found)), CONFIG) == first
 
 
 # --- Findings ------------------------------------------------------------------------------------
@@ -177,9 +177,9 @@ def test_judging_the_same_result_again_adds_nothing(found: list[str]) -> None:
 def test_findings_are_facts_and_passages_and_no_words_around_them(
     tool: str, output: str, texts: list[str] | None
 ) -> None:
-    found = [one.text for one in findings_in(tool, output)]
+    texts_found = [finding.text for finding in findings_in(tool, output)]
 
-    assert found == (["It bends light.", "So it does."] if texts is None else texts)
+    assert texts_found == (["It bends light.", "So it does."] if texts is None else texts)
 
 
 @pytest.mark.parametrize(
@@ -198,10 +198,10 @@ def test_findings_are_facts_and_passages_and_no_words_around_them(
     ],
 )
 def test_the_envelope_of_a_recalled_memory_is_no_finding(line: str, texts: list[str]) -> None:
-    found = findings_in("memory_recall", f"2026-01-02 03:04 {line}")
+    findings = findings_in("memory_recall", f"2026-01-02 03:04 {line}")
 
-    assert [one.text for one in found] == texts
-    assert not any(one.is_asked for one in found)
+    assert [finding.text for finding in findings] == texts
+    assert not any(finding.is_asked for finding in findings)
 
 
 # --- Acts ----------------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ def test_a_goal_to_do_something_is_met_by_the_act_alone() -> None:
 
     assert judgement == ([], [])
     assert is_met(goal, done.evidence)
-    assert [(one.criterion, one.tool, one.text) for one in done.evidence] == [
+    assert [(evidence.criterion, evidence.tool, evidence.text) for evidence in done.evidence] == [
         (goal.criteria, "look", "3 passages")
     ]
 

@@ -455,8 +455,8 @@ def test_a_finding_fulfils_a_criterion_if_it_says_the_same(
     evidence = judge(goal, step, CONFIG).evidence
 
     assert is_met(goal, evidence) is expected, kind
-    given = [part for line in lines for part in (" ".join(line.split()), *line.splitlines())]
-    assert all(line in given for item in evidence for line in item.text.splitlines())
+    fragments = [part for line in lines for part in (" ".join(line.split()), *line.splitlines())]
+    assert all(line in fragments for item in evidence for line in item.text.splitlines())
 
 
 @pytest.mark.parametrize("text", ["a, " * 3300, "up, " * 2500, '"' + " " * 9990, "if " * 3300])

@@ -20,7 +20,7 @@ def test_the_passage_with_most_of_the_words_comes_first(books: Library) -> None:
     hits = books.search("long songs of a whale", 5)
 
     assert hits[0].text == "Whale songs are long."
-    assert {one.title for one in hits} == {"Whales", "Birds"}
+    assert {hit.title for hit in hits} == {"Whales", "Birds"}
     assert len(books.search("songs", 1)) == 1
 
 
@@ -35,7 +35,7 @@ def test_a_document_of_the_same_title_takes_the_place_of_the_old_one(books: Libr
     books.add("Whales", "The dolphin whistles.", "text")
 
     assert books.search("sings", 5) == []
-    assert [one.text for one in books.search("whistles", 5)] == ["The dolphin whistles."]
+    assert [passage.text for passage in books.search("whistles", 5)] == ["The dolphin whistles."]
 
 
 def test_of_too_many_documents_the_oldest_are_forgotten(
@@ -45,7 +45,7 @@ def test_of_too_many_documents_the_oldest_are_forgotten(
     for number in range(5):
         books.add(f"Book {number}", "The whale sings.", "text")
 
-    assert {one.title for one in books.search("whale", 9)} == {"Book 2", "Book 3", "Book 4"}
+    assert {hit.title for hit in books.search("whale", 9)} == {"Book 2", "Book 3", "Book 4"}
     assert books._state.get_many([library._key("Book 0"), library._key("Book 4")]).keys() == {
         library._key("Book 4")
     }
@@ -64,7 +64,9 @@ def test_the_list_of_documents_fits_whatever_they_are_about(
 ) -> None:
     monkeypatch.setattr(library, "BYTES", 20_000)
     for number in range(12):
-        words = " ".join(f"{chr(0x4E00 + number)}{chr(0x5000 + one) * 30}" for one in range(40))
+        words = " ".join(
+            f"{chr(0x4E00 + number)}{chr(0x5000 + character) * 30}" for character in range(40)
+        )
         books.add(f"Book {number}", words, "text")
     index = books._state.get("library")
 

@@ -33,7 +33,7 @@ def ids(session: GoalSession) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("relevances", "kept"),
+    ("relevances", "kept_ids"),
     [
         ([0.6, 0.6, 0.6], [1, 2, 3]),
         ([0.6, 0.6, 0.6, 0.6], [1, 2, 3, 4]),
@@ -46,9 +46,9 @@ def ids(session: GoalSession) -> list[int]:
     ],
 )
 def test_the_oldest_of_low_relevance_goes_else_the_least_relevant_and_oldest(
-    relevances: list[float], kept: list[int]
+    relevances: list[float], kept_ids: list[int]
 ) -> None:
-    assert ids(remembering(*relevances, config=SMALL)) == kept
+    assert ids(remembering(*relevances, config=SMALL)) == kept_ids
 
 
 def test_the_default_capacity_is_a_hundred() -> None:
@@ -64,16 +64,16 @@ def test_capacity_is_never_exceeded_and_no_id_is_given_twice(
     capacity: int, relevances: list[float], smaller: int
 ) -> None:
     config = Config(working_memory_capacity=capacity)
-    session, seen = empty(), []
+    session, ids_seen = empty(), []
     for number, relevance in enumerate(relevances):
         if number == len(relevances) // 2:
             config = Config(working_memory_capacity=smaller)
         session = remembering(relevance, session=session, config=config)
-        seen.append(session.memory[-1].id)
+        ids_seen.append(session.memory[-1].id)
         assert len(session.memory) <= config.working_memory_capacity
         assert 0 <= session.memory[-1].relevance <= 1
 
-    assert seen == list(range(1, len(relevances) + 1))
+    assert ids_seen == list(range(1, len(relevances) + 1))
     assert ids(session) == sorted(ids(session))
 
 
@@ -158,19 +158,19 @@ def test_a_score_is_half_relevance_and_half_goal_novelty_and_utility(
     expected: float,
 ) -> None:
     session, [id] = having("find mammals")
-    named = [symbol(id) if one == "GOAL" else one for one in symbols]
-    entry = remembering(relevance, session=session, symbols=named).memory[0]
+    names = [symbol(id) if name == "GOAL" else name for name in symbols]
+    entry = remembering(relevance, session=session, symbols=names).memory[0]
     entry = entry.patched({"reference_count": references})
 
     assert score(session, entry, degrees, {"near"}) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(("relevance", "kept"), [(0.7, 5), (0.69, 0)])
-def test_the_threshold_itself_is_kept(relevance: float, kept: int) -> None:
+@pytest.mark.parametrize(("relevance", "count"), [(0.7, 5), (0.69, 0)])
+def test_the_threshold_itself_is_kept(relevance: float, count: int) -> None:
     session = remembering(*[relevance] * 10, config=TEN, symbols=["x"])
     session, episodes = consolidate(session, {}, 1, NOW, TEN)
 
-    assert len(episodes) == session.consolidated == len(session.episodes) == kept
+    assert len(episodes) == session.consolidated == len(session.episodes) == count
     assert ids(session) == [6, 7, 8, 9, 10]
 
 
@@ -264,13 +264,13 @@ def test_only_what_teaches_something_becomes_an_episode(
     fields: dict[str, Any], teaches: bool
 ) -> None:
     session, [id] = having("find mammals")
-    named = [symbol(id) if one == "GOAL" else one for one in fields.pop("symbols", [])]
-    session = remembering(0.9, session=session, symbols=named, **fields)
+    names = [symbol(id) if name == "GOAL" else name for name in fields.pop("symbols", [])]
+    session = remembering(0.9, session=session, symbols=names, **fields)
     session = remembering(*[0.1] * 5, session=session, content="newer")
     idle = uninformative_entries(session, {"whale": 2, symbol(id): 3})
-    _, kept = consolidate(session, {}, 1, NOW, CONFIG, without=idle, on_demand=True)
+    _, episodes = consolidate(session, {}, 1, NOW, CONFIG, without=idle, on_demand=True)
 
-    assert (1 not in idle, len(kept)) == (teaches, int(teaches))
+    assert (1 not in idle, len(episodes)) == (teaches, int(teaches))
 
 
 def test_consolidated_memories_are_not_consolidated_again() -> None:
@@ -300,9 +300,9 @@ def test_consolidated_memories_are_not_consolidated_again() -> None:
 )
 def test_an_episode_can_be_read(fields: dict[str, Any], summary: str) -> None:
     session, [id] = having("find mammals")
-    named = [symbol(id), "whale", "krill"]
-    given = {"content": "Tool result (reason):\na\nb", "kind": "Observation", **fields}
-    session = remembering(0.9, session=session, symbols=named, **given)
+    names = [symbol(id), "whale", "krill"]
+    details = {"content": "Tool result (reason):\na\nb", "kind": "Observation", **fields}
+    session = remembering(0.9, session=session, symbols=names, **details)
     session = remembering(*[0.1] * 5, session=session)
     _, [episode] = consolidate(session, {}, 1, NOW, CONFIG, on_demand=True)
 
@@ -333,18 +333,18 @@ def test_consolidation_takes_only_what_it_may(
             relevance, session=session, config=config, source_cycle=source, symbols=["x"]
         )
     after, episodes = consolidate(session, {}, cycle, NOW, config, on_demand=on_demand)
-    gone = [entry for entry in session.memory if entry not in after.memory]
+    consolidated = [entry for entry in session.memory if entry not in after.memory]
 
-    assert not {entry.id for entry in gone} & set(ids(session)[-5:])
-    assert all(entry.source_cycle != cycle for entry in gone)
-    assert {episode.id for episode in episodes} <= {f"wm-{entry.id}" for entry in gone}
+    assert not {entry.id for entry in consolidated} & set(ids(session)[-5:])
+    assert all(entry.source_cycle != cycle for entry in consolidated)
+    assert {episode.id for episode in episodes} <= {f"wm-{entry.id}" for entry in consolidated}
     assert all(episode.relevance >= 0.5 for episode in episodes)
     assert len(after.memory) >= min(10, len(session.memory)) or on_demand
 
 
 def episode(id: str, second: float = 0, **fields: Any) -> Episode:
-    known = {"id": id, "timestamp": later(second), "summary": "", "relevance": 0.5}
-    return Episode(**{**known, **fields})
+    defaults = {"id": id, "timestamp": later(second), "summary": "", "relevance": 0.5}
+    return Episode(**{**defaults, **fields})
 
 
 @pytest.mark.parametrize(
@@ -376,4 +376,4 @@ def test_recall_ranks_by_overlap_then_newest_then_relevance(
         episode("wm-4", 3, summary="whale", relevance=0.7),
     ]
 
-    assert [one.id for one in recall(episodes, query, k)] == expected
+    assert [memory.id for memory in recall(episodes, query, k)] == expected

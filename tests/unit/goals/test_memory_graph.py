@@ -36,7 +36,7 @@ def looks(graph: Graph) -> list[object]:
     """All that can be seen of a graph."""
     return [
         list(graph.all()),
-        [graph.page(after, 2) for after in (None, *(one.place for one in graph.all()))],
+        [graph.page(after, 2) for after in (None, *(fact.place for fact in graph.all()))],
         graph.out_many(SYMBOLS),
         graph.into_many(SYMBOLS),
         [graph.out(symbol) for symbol in SYMBOLS],

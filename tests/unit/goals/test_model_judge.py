@@ -41,9 +41,9 @@ def judging() -> Iterator[Judging]:
 
 def verdict(is_met: bool, cycle: int = 1, criterion: str = CRITERIA) -> Any:
     """A reply of the model."""
-    said: dict[str, Any] = {"is_met": is_met, "answer": "Whales are mammals."}
-    said["evidence"] = [{"criterion": criterion, "cycle": cycle}] if is_met else []
-    return call("answer", said)
+    arguments: dict[str, Any] = {"is_met": is_met, "answer": "Whales are mammals."}
+    arguments["evidence"] = [{"criterion": criterion, "cycle": cycle}] if is_met else []
+    return call("answer", arguments)
 
 
 def worked(mind: Mind, cycles: int = 1) -> Goal:
@@ -61,7 +61,7 @@ def test_the_model_says_that_a_goal_is_reached_answers_it_and_cites_the_step(
     goal = worked(mind)
 
     assert (goal.status, goal.result) == ("Completed", "Whales are mammals.")
-    assert [one.to_wire() for one in goal.evidence] == [
+    assert [evidence.to_wire() for evidence in goal.evidence] == [
         {"criterion": CRITERIA, "cycle": 1, "tool": "kg_query", "text": "whale is-a mammal"}
     ]
     assert goal.reason == f"the criteria are met: {CRITERIA} by kg_query in cycle 1"
@@ -80,7 +80,7 @@ def test_a_goal_whose_words_are_found_goes_on_if_the_model_says_that_it_is_not_r
     assert len(goal.evidence) == 1
     mind.cycle()
     goal = mind.session.goals[goal.id]
-    assert (goal.status, [one.cycle for one in goal.evidence]) == ("Completed", [1])
+    assert (goal.status, [evidence.cycle for evidence in goal.evidence]) == ("Completed", [1])
     earlier = json.loads(model.requests[1].body["messages"][-1]["content"])["earlierSteps"]
     assert [(execution_entry["cycle"], execution_entry["tool"]) for execution_entry in earlier] == [
         (1, "kg_query")
@@ -163,4 +163,6 @@ def test_an_act_of_another_plugin_is_cited_too(judging: Judging) -> None:
         mind.cycle()
         goal = mind.session.goals[id]
 
-    assert [(one.tool, one.text) for one in goal.evidence] == [("desk:shut", "gate is shut")]
+    assert [(evidence.tool, evidence.text) for evidence in goal.evidence] == [
+        ("desk:shut", "gate is shut")
+    ]

@@ -27,10 +27,10 @@ FOUR = "alpha beta gamma delta"
 
 
 def outcome(cycle: int, goal: str, **fields: Any) -> DecisionOutcome:
-    known: dict[str, Any] = {"cycle": cycle, "goal": goal, "tool": "kg_query", "state": "done"}
+    defaults: dict[str, Any] = {"cycle": cycle, "goal": goal, "tool": "kg_query", "state": "done"}
     if "output" in fields:
-        known["findings"] = [StepFinding(lines=[fields["output"]], is_asked=True)]
-    return DecisionOutcome(**{**known, **fields})
+        defaults["findings"] = [StepFinding(lines=[fields["output"]], is_asked=True)]
+    return DecisionOutcome(**{**defaults, **fields})
 
 
 def test_the_first_cycle_is_one() -> None:
@@ -90,7 +90,7 @@ def test_each_criterion_is_fulfilled_by_a_step_of_its_own() -> None:
     session = told(session, id, tool="reason", output="delta of gamma")
     goal = session.goals[id]
 
-    assert [(one.criterion, one.tool, one.cycle) for one in goal.evidence] == [
+    assert [(evidence.criterion, evidence.tool, evidence.cycle) for evidence in goal.evidence] == [
         ("alpha beta", "kg_query", 1),
         ("gamma delta", "reason", 2),
     ]
@@ -246,11 +246,11 @@ def test_progress_takes_the_flag_away() -> None:
 @pytest.mark.parametrize("state", ["done", "failed", "vetoed", "pending"])
 def test_an_outcome_applied_twice_changes_nothing(state: str) -> None:
     session, [id] = having(FOUR)
-    said = outcome(1, id, state=state, output="alpha")
-    once = apply_outcome(session, said, NOW, CONFIG)
+    result = outcome(1, id, state=state, output="alpha")
+    once = apply_outcome(session, result, NOW, CONFIG)
 
-    assert check_outcome(once, said, CONFIG) == "duplicate"
-    assert apply_outcome(once, said, later(9), CONFIG) is once
+    assert check_outcome(once, result, CONFIG) == "duplicate"
+    assert apply_outcome(once, result, later(9), CONFIG) is once
 
 
 def test_cycles_may_end_in_another_order_than_they_began_in() -> None:
@@ -318,11 +318,11 @@ def test_any_redelivery_in_any_order_counts_each_cycle_once(
 ) -> None:
     session, [id] = having(FOUR, fence=1)
     for cycle, state, fence, output in deliveries:
-        said = outcome(cycle, id, state=state, fence=fence, output=output)
-        after = apply_outcome(session, said, NOW, CONFIG)
-        again = apply_outcome(after, said, NOW, CONFIG)
+        result = outcome(cycle, id, state=state, fence=fence, output=output)
+        after = apply_outcome(session, result, NOW, CONFIG)
+        again = apply_outcome(after, result, NOW, CONFIG)
         assert again is after
-        assert (after is session) == (check_outcome(session, said, CONFIG) is not None)
+        assert (after is session) == (check_outcome(session, result, CONFIG) is not None)
         session = after
 
     worked = [

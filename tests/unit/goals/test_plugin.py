@@ -182,9 +182,11 @@ def test_a_goal_that_has_ended_is_an_event_with_its_result_or_reason_once() -> N
     result = mind.cycle()
     mind.plugin.on_loop_complete(result, mind.within(result.iteration))
     mind.ask("fail_goal", {"reason": "too late"}, id=other)
-    told = [one.data for one in mind.lab.store.events.after("0-0") if one.kind == "plugin.news"]
+    news = [
+        event.data for event in mind.lab.store.events.after("0-0") if event.kind == "plugin.news"
+    ]
 
-    assert told == [
+    assert news == [
         {"plugin": "goals", "name": name, "about": about, "text": text}
         for name, about, text in (
             ("goal.completed", goal, "whale is-a mammal"),
@@ -202,7 +204,7 @@ def test_a_decision_that_is_repeated_is_the_same_and_remembered_once() -> None:
     assert situation is not None
     mind.plugin.on_loop_start(mind.within(9))
     choices = [mind.plugin.choose(situation, mind.within(9)) for _ in range(2)]
-    entries = [one for one in mind.session.memory if one.source_cycle == 2]
+    entries = [entry for entry in mind.session.memory if entry.source_cycle == 2]
 
     assert choices[0] == choices[1]
     assert [entry.kind for entry in entries].count("Decision") == 1
@@ -264,8 +266,8 @@ def test_the_newest_memories_count_as_consulted() -> None:
     mind.cycle()
     mind.cycle()
 
-    first = [one for one in mind.session.memory if one.source_cycle == 1]
-    assert [one.reference_count for one in first] == [1] * len(first)
+    first = [entry for entry in mind.session.memory if entry.source_cycle == 1]
+    assert [entry.reference_count for entry in first] == [1] * len(first)
 
 
 def test_after_the_last_cycle_there_is_no_other() -> None:
@@ -364,9 +366,9 @@ def test_the_options_say_what_the_psyche_begins_with_and_what_the_shadow_forbids
     for forbidden in ("shut down now", "rm -rf /"):
         with pytest.raises(Veto, match=r"people work here|irreversibly"):
             mind.plugin.on_before_act(clean, {"line": forbidden}, mind.ctx)
-    told = mind.ask("show_psyche")[1]["psyche"]
-    assert (told["weights"]["explorer"], told["weights"]["sage"]) == (0.9, 0.7)
-    assert [pattern["name"] for pattern in told["shadow"]][-1] == "mine"
+    psyche = mind.ask("show_psyche")[1]["psyche"]
+    assert (psyche["weights"]["explorer"], psyche["weights"]["sage"]) == (0.9, 0.7)
+    assert [pattern["name"] for pattern in psyche["shadow"]][-1] == "mine"
     assert mind.session.psyche is not None
     assert mind.session.psyche.weights["explorer"] == 0.9
 
@@ -451,11 +453,11 @@ def test_tools_that_fail_fail_the_goal_in_the_end() -> None:
     goal = mind.goal(DESCRIPTION, criteria=CRITERIA)
     for _ in range(3):
         mind.cycle()
-    ended = mind.session.goals[goal]
+    failed_goal = mind.session.goals[goal]
 
-    assert (ended.status, ended.failed_plans) == ("Failed", 3)
-    assert ended.reason
-    assert "backtracking exhausted" in ended.reason
+    assert (failed_goal.status, failed_goal.failed_plans) == ("Failed", 3)
+    assert failed_goal.reason
+    assert "backtracking exhausted" in failed_goal.reason
 
 
 def test_a_decision_of_another_strategy_is_not_applied() -> None:
@@ -495,12 +497,12 @@ def test_an_action_of_another_plugin_is_given_what_its_profile_says() -> None:
     result = mind.cycle()
 
     assert result.trace is not None
-    given = [
+    params = [
         candidate.params
         for candidate in candidates(mind, goal)
         if candidate.action == "others:start"
     ]
-    assert given == [{"folder": "/srv"}]
+    assert params == [{"folder": "/srv"}]
     assert result.action_results[0].output == "started /srv"
     assert mind.session.goals[goal].status == "Completed"
 
@@ -607,10 +609,12 @@ def test_episodes_say_what_tools_have_found_and_name_symbols_that_facts_are_abou
 
     assert {"whale", "mammal", "animal", "krill"} <= symbols
     assert all(mind.facts.degrees([*symbols]).values())
-    assert any(one.startswith("came to mind: ") for one in summaries)
-    assert any(one.startswith("reason: (triple ") for one in summaries), summaries
+    assert any(summary.startswith("came to mind: ") for summary in summaries)
+    assert any(summary.startswith("reason: (triple ") for summary in summaries), summaries
     assert len(set(summaries)) == len(summaries)
-    assert not [one for one in summaries if re.match(r"Cycle|Decide|Orient|Tool result", one)]
+    assert not [
+        summary for summary in summaries if re.match(r"Cycle|Decide|Orient|Tool result", summary)
+    ]
 
 
 def test_later_cycles_use_facts_learned_earlier() -> None:
@@ -638,10 +642,10 @@ def test_the_wording_of_a_memory_does_not_match_criteria() -> None:
     ]
     texts += ["Advice after cycle 5: query tool", "Tool result (reason): krill"]
     episodes = [
-        Episode(id=f"wm-{n}", timestamp=now, summary=f"{one} whale", relevance=0.6)
-        for n, one in enumerate(texts)
+        Episode(id=f"wm-{n}", timestamp=now, summary=f"{text} whale", relevance=0.6)
+        for n, text in enumerate(texts)
     ]
-    mind.plugin.sessions(mind.ctx).change(lambda one: one.patched({"episodes": episodes}))
+    mind.plugin.sessions(mind.ctx).change(lambda session: session.patched({"episodes": episodes}))
     mind.cycle()
     output = mind.session.decisions[-1].detail
 
@@ -666,7 +670,7 @@ def test_there_are_fourteen_tools_and_each_is_an_action_with_a_profile() -> None
 
     assert actions == set(PROFILES)
     assert len(actions) == 14
-    assert [name for name, one in PROFILES.items() if one.consolidation] == [
+    assert [name for name, profile in PROFILES.items() if profile.consolidation] == [
         "memory_recall",
         "consolidate",
     ]
@@ -701,7 +705,7 @@ def test_every_fifth_cycle_is_looked_back_at() -> None:
         mind.cycle()
 
     assert mind.session.reflected == 5
-    assert [one.kind for one in mind.session.memory].count("Reflection") == 1
+    assert [entry.kind for entry in mind.session.memory].count("Reflection") == 1
 
 
 def test_a_session_too_large_for_one_value_forgets_its_oldest(
@@ -725,20 +729,20 @@ def test_a_session_too_large_for_one_value_shortens_the_results_of_ended_goals(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     mind = Mind()
-    ended, going_on = mind.goal("whale"), mind.goal("zorb")
-    found = GoalEvidence(criterion="whale", cycle=1, tool="reason", text="x" * 800)
-    result = {"result": "y" * 2000, "evidence": [found]}
+    ended_goal, going_on = mind.goal("whale"), mind.goal("zorb")
+    evidence = GoalEvidence(criterion="whale", cycle=1, tool="reason", text="x" * 800)
+    result = {"result": "y" * 2000, "evidence": [evidence]}
     sessions = mind.plugin.sessions(mind.ctx)
-    sessions.change(lambda one: patched(one, ended, status="Completed", **result))
-    sessions.change(lambda one: patched(one, going_on, evidence=[found]))
+    sessions.change(lambda session: patched(session, ended_goal, status="Completed", **result))
+    sessions.change(lambda session: patched(session, going_on, evidence=[evidence]))
     monkeypatch.setattr("boyd.store.plugin_state.MAX_BYTES", 4_000)
-    sessions.change(lambda one: one.patched({"cycle": 7}))
+    sessions.change(lambda session: session.patched({"cycle": 7}))
     goals = mind.session.goals
 
     assert mind.session.cycle == 7
-    assert goals[ended].result == "y" * 97 + "..."
-    assert goals[ended].evidence[0].text == "x" * 97 + "..."
-    assert goals[going_on].evidence == [found]
+    assert goals[ended_goal].result == "y" * 97 + "..."
+    assert goals[ended_goal].evidence[0].text == "x" * 97 + "..."
+    assert goals[going_on].evidence == [evidence]
 
 
 def test_a_graph_that_is_full_stops_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -758,8 +762,8 @@ def test_a_fresh_session_leaves_the_old_one_as_it_is() -> None:
     mind.ask("begin_session", {"fresh": True})
 
     assert (mind.session.id, mind.session.goals) == ("2", {})
-    kept = mind.ctx.state.get(f"session:{old.id}")
-    assert kept["cycle"] == old.cycle == 1
+    old_state = mind.ctx.state.get(f"session:{old.id}")
+    assert old_state["cycle"] == old.cycle == 1
 
 
 @pytest.mark.long
@@ -779,7 +783,7 @@ def test_episodes_are_remembered_in_every_later_session() -> None:
 
     assert first
     assert both[: len(first)] == first
-    assert len({one.id for one in both}) == len(both) > len(first)
+    assert len({episode.id for episode in both}) == len(both) > len(first)
     check(mind.session, CONFIG)
 
 
@@ -791,7 +795,7 @@ def test_an_old_session_is_gone_on_with_and_keeps_what_was_learned_since() -> No
         mind.ask("begin_session", {"fresh": True})
     since = learned(mind)
     sessions = mind.ask("list_sessions")[1]["sessions"]
-    assert [(one["id"], one["current"], one["cycle"]) for one in sessions] == [
+    assert [(session["id"], session["current"], session["cycle"]) for session in sessions] == [
         ("3", True, 9),
         ("2", False, 0),
         ("1", False, 1),
@@ -832,8 +836,8 @@ def test_goals_in_focus_and_their_subgoals_come_before_those_of_higher_priority(
 
     assert [session.goals[decision.goal].depth for decision in session.decisions] == [0, 1, 1]
     assert high not in [decision.goal for decision in session.decisions]
-    told = mind.ask("list_goals", query={"status": "Active"})[1]["goals"]
-    assert told[-1]["id"] == high
+    goals = mind.ask("list_goals", query={"status": "Active"})[1]["goals"]
+    assert goals[-1]["id"] == high
     mind.ask("set_focus", {"goals": []})
     mind.cycle()
     assert mind.session.decisions[-1].goal == high

@@ -47,13 +47,13 @@ def near(text: str, tool: str) -> float:
 
 def activated(text: str) -> list[str]:
     """The tools that the text is near enough to, the nearest first."""
-    found = {
+    similarities = {
         tool.name: near(text, tool.name)
         for tool in PROFILES.values()
         if tool.keywords and tool.name not in ADAPTIVE
     }
-    names = sorted(found, key=lambda name: -found[name])
-    return [name for name in names if found[name] > max(PROFILES[name].threshold, CHANCE)]
+    names = sorted(similarities, key=lambda name: -similarities[name])
+    return [name for name in names if similarities[name] > max(PROFILES[name].threshold, CHANCE)]
 
 
 @pytest.mark.parametrize(("text", "tools"), SENTENCES.items())

@@ -153,7 +153,7 @@ def test_the_first_veto_wins_and_biases_are_summed() -> None:
     verdict = check_shadow(Psyche(shadow=patterns), "t", "Safe", "X")
 
     assert verdict.veto == patterns[1]
-    assert (verdict.bias, [one.name for one in verdict.against]) == (0.75, ["a", "d"])
+    assert (verdict.bias, [bias.name for bias in verdict.against]) == (0.75, ["a", "d"])
 
 
 def test_without_a_psyche_nothing_is_stopped() -> None:

@@ -29,16 +29,16 @@ def test_the_goal_that_has_asked_waits_and_its_own_words_are_no_answer() -> None
 def test_nobody_is_asked_twice() -> None:
     mind = Mind()
     mind.goal("ask the user a question, confirm the answer of a human person", criteria=CRITERIA)
-    asked = 0
+    question_count = 0
     for number in range(8):
         decision = mind.cycle().decision
         assert decision is not None
-        asked += decision.action == "goals:user_interact"
+        question_count += decision.action == "goals:user_interact"
         if number == 3:
-            [one] = mind.ask("questions")[1]["questions"]
-            mind.ask("answer_question", {"text": "I cannot tell"}, id=one["id"])
+            [question] = mind.ask("questions")[1]["questions"]
+            mind.ask("answer_question", {"text": "I cannot tell"}, id=question["id"])
 
-    assert asked == 1
+    assert question_count == 1
 
 
 def test_a_part_does_not_ask_what_the_goal_above_has_asked() -> None:
@@ -50,10 +50,10 @@ def test_a_part_does_not_ask_what_the_goal_above_has_asked() -> None:
     questions = mind.ask("questions")[1]["questions"]
 
     assert session.goals[whole].children
-    assert [one["goal"] for one in questions] == [whole]
+    assert [question["goal"] for question in questions] == [whole]
     mind.ask("answer_question", {"text": "krill is small"}, id=questions[0]["id"])
-    done = [mind.session.goals[one] for one in (whole, *session.goals[whole].children)]
-    assert {(one.tool, one.text) for goal in done for one in goal.evidence} == {
+    done = [mind.session.goals[goal_id] for goal_id in (whole, *session.goals[whole].children)]
+    assert {(evidence.tool, evidence.text) for goal in done for evidence in goal.evidence} == {
         ("user_interact", "krill is small")
     }
     assert all(goal.evidence for goal in done)
@@ -63,19 +63,20 @@ def test_the_answer_is_remembered_and_the_next_cycle_goes_on_with_it() -> None:
     mind, goal = asking()
     mind.cycle()
     [open] = mind.ask("questions")[1]["questions"]
-    said = "Its habitat is near the dragon nest"
-    status, told = mind.ask("answer_question", {"text": said}, id=open["id"])
+    reply = "Its habitat is near the dragon nest"
+    status, answer = mind.ask("answer_question", {"text": reply}, id=open["id"])
     session = mind.session
 
-    assert (status, told["answeredBy"]) == (200, "tester")
+    assert (status, answer["answeredBy"]) == (200, "tester")
     assert session.goals[goal].question is None
     assert session.goals[goal].matched == ["habitat", "dragon", "nest"]
-    assert [(one.criterion, one.tool, one.cycle) for one in session.goals[goal].evidence] == [
-        ("dragon nests", "user_interact", 1)
-    ]
+    assert [
+        (evidence.criterion, evidence.tool, evidence.cycle)
+        for evidence in session.goals[goal].evidence
+    ] == [("dragon nests", "user_interact", 1)]
     assert session.goals[goal].last_progress_cycle == session.goals[goal].cycles_worked == 1
     assert session.memory[-1].kind == "Observation"
-    assert session.memory[-1].content.endswith(f"Answer of tester: {said}")
+    assert session.memory[-1].content.endswith(f"Answer of tester: {reply}")
 
 
 def test_a_goal_to_ask_a_person_is_completed_by_the_answer_and_it_is_the_result() -> None:
@@ -89,21 +90,21 @@ def test_a_goal_to_ask_a_person_is_completed_by_the_answer_and_it_is_the_result(
     done = mind.session.goals[goal]
 
     assert (done.status, done.result) == ("Completed", "green")
-    assert [(one.tool, one.cycle) for one in done.evidence] == [("user_interact", 1)]
+    assert [(evidence.tool, evidence.cycle) for evidence in done.evidence] == [("user_interact", 1)]
 
 
 def test_an_answer_that_got_lost_on_its_way_is_taken_in_by_the_next_cycle() -> None:
     mind, goal = asking()
     mind.cycle()
-    asked = mind.session.goals[goal].question
-    assert asked is not None
-    Questions(mind.ctx.state).answer(asked, "the habitat", "ann", mind.ctx.now())
+    question_id = mind.session.goals[goal].question
+    assert question_id is not None
+    Questions(mind.ctx.state).answer(question_id, "the habitat", "ann", mind.ctx.now())
     mind.forget()
     mind.cycle()
     session = mind.session
 
     assert "habitat" in session.goals[goal].matched
-    assert sum("Answer of ann" in one.content for one in session.memory) == 1
+    assert sum("Answer of ann" in entry.content for entry in session.memory) == 1
 
 
 def test_a_question_has_one_answer() -> None:
@@ -111,9 +112,9 @@ def test_a_question_has_one_answer() -> None:
     mind.cycle()
     [open] = mind.ask("questions")[1]["questions"]
     mind.ask("answer_question", {"text": "yes"}, id=open["id"])
-    status, told = mind.ask("answer_question", {"text": "no"}, id=open["id"])
+    status, answer = mind.ask("answer_question", {"text": "no"}, id=open["id"])
 
-    assert (status, told["error"]) == (409, "tester has already answered it: yes")
+    assert (status, answer["error"]) == (409, "tester has already answered it: yes")
     assert mind.ask("answer_question", {"text": "no"}, id="nope")[0] == 404
     assert mind.ask("answer_question", {"text": ""}, id=open["id"])[0] == 422
 
@@ -127,8 +128,8 @@ def test_a_question_is_answered_by_a_beginning_of_its_id() -> None:
         404,
         {"error": "no question ''"},
     )
-    status, told = mind.ask("answer_question", {"text": "yes"}, id=open["id"][:3])
-    assert (status, told["id"]) == (200, open["id"])
+    status, answer = mind.ask("answer_question", {"text": "yes"}, id=open["id"][:3])
+    assert (status, answer["id"]) == (200, open["id"])
 
 
 def test_questions_of_an_old_session_and_of_ended_goals_follow_nobody() -> None:
@@ -161,12 +162,12 @@ def test_of_too_many_questions_those_with_an_answer_go_first(
 ) -> None:
     monkeypatch.setattr(sessions, "MOST", 3)
     questions = Questions(Mind().ctx.state)
-    made = [questions.ask("g", f"{number}?", later(number)) for number in range(3)]
-    questions.answer(made[1].id, "yes", "ann", NOW)
+    first_questions = [questions.ask("g", f"{number}?", later(number)) for number in range(3)]
+    questions.answer(first_questions[1].id, "yes", "ann", NOW)
     questions.ask("g", "3?", later(3))
     questions.ask("g", "4?", later(4))
 
-    assert [one.text for one in questions.all()] == ["2?", "3?", "4?"]
+    assert [question.text for question in questions.all()] == ["2?", "3?", "4?"]
 
 
 def test_a_goal_whose_question_is_forgotten_no_longer_waits() -> None:
@@ -186,4 +187,4 @@ def test_a_question_by_hand_belongs_to_no_goal() -> None:
     mind.plugin.user_interact(params(question="By hand?"), mind.ctx)
     questions = mind.ask("questions")[1]["questions"]
 
-    assert [one.get("goal") is None for one in questions] == [False, True]
+    assert [question.get("goal") is None for question in questions] == [False, True]

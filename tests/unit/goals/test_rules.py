@@ -16,8 +16,10 @@ def fact(subject: str, predicate: str, object: str, confidence: float = 1.0) -> 
 
 
 def inferred(*facts: Triple) -> dict[tuple[str, str, str], float]:
-    found = [inference.triple for inference in infer(MemoryGraph(facts))]
-    return {(one.subject, one.predicate, one.object): one.confidence for one in found}
+    triples = [inference.triple for inference in infer(MemoryGraph(facts))]
+    return {
+        (triple.subject, triple.predicate, triple.object): triple.confidence for triple in triples
+    }
 
 
 @pytest.mark.parametrize(
@@ -75,7 +77,7 @@ def test_an_iteration_takes_one_step_from_all_that_was_known_before() -> None:
     chain = [fact(f"{n}", "is-a", f"{n + 1}") for n in range(4)]
     inferences = infer(MemoryGraph(chain), max_iterations=1)
 
-    assert [(one.triple.subject, one.triple.object) for one in inferences] == [
+    assert [(inference.triple.subject, inference.triple.object) for inference in inferences] == [
         *[("0", "2"), ("1", "3"), ("2", "4")],
     ]
 
@@ -97,19 +99,19 @@ def test_of_several_ways_the_surest_counts() -> None:
         *(fact("a", "is-a", "b", 0.4), fact("b", "is-a", "d", 0.4)),
         *(fact("a", "is-a", "c", 0.8), fact("c", "is-a", "d", 0.8)),
     )
-    [found] = infer(MemoryGraph(facts))
+    [inference] = infer(MemoryGraph(facts))
 
-    assert found.triple.confidence == pytest.approx(0.76)
-    assert found.antecedents == facts[2:]
+    assert inference.triple.confidence == pytest.approx(0.76)
+    assert inference.antecedents == facts[2:]
 
 
 def test_a_fact_says_which_rule_it_comes_from() -> None:
     facts = fact("a", "is-a", "b"), fact("b", "is-a", "c")
-    [found] = infer(MemoryGraph(facts))
+    [inference] = infer(MemoryGraph(facts))
 
-    assert found.rule == "is-a-transitive"
-    assert found.triple.source == "rule:is-a-transitive"
-    assert found.antecedents == facts
+    assert inference.rule == "is-a-transitive"
+    assert inference.triple.source == "rule:is-a-transitive"
+    assert inference.antecedents == facts
 
 
 def test_facts_below_the_confidence_are_not_inferred() -> None:
@@ -126,7 +128,9 @@ def test_no_more_than_a_thousand_facts_follow_at_once_the_surest_first(
     inferences = infer(MemoryGraph(facts))
 
     assert reasoning.MOST_NEW == 1000
-    assert [one.triple.object for one in inferences] == [f"a{n:04}" for n in range(1000)]
+    assert [inference.triple.object for inference in inferences] == [
+        f"a{n:04}" for n in range(1000)
+    ]
 
 
 def test_the_graph_is_read_once_for_each_predicate_and_not_changed() -> None:
@@ -138,7 +142,7 @@ def test_the_graph_is_read_once_for_each_predicate_and_not_changed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "known"),
+    ("written", "canonical_name"),
     [
         ("isA", "is-a"),
         ("is a", "is-a"),
@@ -152,5 +156,5 @@ def test_the_graph_is_read_once_for_each_predicate_and_not_changed() -> None:
         ("--", "--"),
     ],
 )
-def test_predicates_are_spelled_in_one_way(written: str, known: str) -> None:
-    assert canonical(written) == known
+def test_predicates_are_spelled_in_one_way(written: str, canonical_name: str) -> None:
+    assert canonical(written) == canonical_name

@@ -35,7 +35,7 @@ def episode(summary: str = "nothing much", **fields: Any) -> Episode:
 
 
 def ranked(outlook: Outlook, *extra: ToolProfile) -> dict[str, Candidate]:
-    return {one.tool: one for one in rank(outlook, [*PROFILES.values(), *extra])}
+    return {candidate.tool: candidate for candidate in rank(outlook, [*PROFILES.values(), *extra])}
 
 
 def score(outlook: Outlook, tool: str) -> Score:
@@ -97,7 +97,7 @@ def test_a_tool_is_new_until_it_was_used_on_this_goal() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "expected"),
+    ("memory", "expected"),
     [
         (episode(tools=["kg_query"]), 0.2),
         (episode(tools=["kg_mutate"]), 0.0),
@@ -106,8 +106,10 @@ def test_a_tool_is_new_until_it_was_used_on_this_goal() -> None:
         (episode("my_kg_query, kg_query2 and kg_query-er"), 0.0),
     ],
 )
-def test_a_tool_that_a_recalled_episode_names_is_preferred(one: Episode, expected: float) -> None:
-    assert score(Outlook(goal(), episodes=[one]), "kg_query").episodic == expected
+def test_a_tool_that_a_recalled_episode_names_is_preferred(
+    memory: Episode, expected: float
+) -> None:
+    assert score(Outlook(goal(), episodes=[memory]), "kg_query").episodic == expected
 
 
 @pytest.mark.parametrize(("pressure", "expected"), [(0.7, 0.0), (0.7001, 0.2), (1.0, 0.2)])
@@ -275,23 +277,23 @@ def test_infer_rules_has_a_floor_and_a_bonus_for_the_first_time(
 
 
 @pytest.mark.parametrize(
-    ("value", "asked", "expected"),
+    ("value", "queries", "expected"),
     [(0.3, 0, 0.30), (0.5, 1, 0.35), (0.5, 2, 0.45), (1.0, 2, 0.75)],
 )
 def test_gap_analysis_has_a_floor_and_a_bonus_after_two_queries(
-    monkeypatch: pytest.MonkeyPatch, value: float, asked: int, expected: float
+    monkeypatch: pytest.MonkeyPatch, value: float, queries: int, expected: float
 ) -> None:
     near(monkeypatch, value)
 
-    assert score(Outlook(goal(used={"kg_query": asked})), "gap_analysis").base == pytest.approx(
+    assert score(Outlook(goal(used={"kg_query": queries})), "gap_analysis").base == pytest.approx(
         expected
     )
 
 
 def test_only_the_description_of_a_goal_counts() -> None:
-    told = goal("alpha beta").patched({"criteria": "run the shell script"})
+    shell_goal = goal("alpha beta").patched({"criteria": "run the shell script"})
 
-    assert affinity(told, PROFILES["shell_exec"]) < 0.52
+    assert affinity(shell_goal, PROFILES["shell_exec"]) < 0.52
 
 
 def test_ties_go_to_the_one_that_comes_first_in_the_list_of_tools() -> None:
@@ -302,9 +304,15 @@ def test_ties_go_to_the_one_that_comes_first_in_the_list_of_tools() -> None:
         knowledge=[MARS],
         episodes=[episode()],
     )
-    tied = [one for one in rank(outlook, PROFILES.values()) if one.score.total == 0.55]
+    tied = [
+        candidate for candidate in rank(outlook, PROFILES.values()) if candidate.score.total == 0.55
+    ]
 
-    assert [one.tool for one in tied] == ["kg_query", "memory_recall", "similarity_search"]
+    assert [candidate.tool for candidate in tied] == [
+        "kg_query",
+        "memory_recall",
+        "similarity_search",
+    ]
 
 
 def test_other_plugins_may_have_tools_too_and_tie_by_name(
@@ -314,7 +322,7 @@ def test_other_plugins_may_have_tools_too_and_tie_by_name(
     logs = ToolProfile(name="disk:archive", keywords=("disk", "clean", "space"))
     outlook = Outlook(goal("clean the disk until there is space"))
 
-    tools = [one.tool for one in rank(outlook, [disk, logs])]
+    tools = [candidate.tool for candidate in rank(outlook, [disk, logs])]
 
     assert tools == ["disk:archive", "disk:clean"]
 
@@ -322,15 +330,15 @@ def test_other_plugins_may_have_tools_too_and_tie_by_name(
 def test_when_nothing_fits_the_graph_is_asked_about_the_goal() -> None:
     ranking = rank(Outlook(goal()), [PROFILES["shell_exec"]])
 
-    assert [one.tool for one in ranking] == ["kg_query"]
+    assert [candidate.tool for candidate in ranking] == ["kg_query"]
     assert ranking[0].params == {"symbol": "goal:1", "direction": "both"}
     assert ranking[0].score.total == 0.0
 
 
 def test_candidates_are_the_best_first() -> None:
     totals = [
-        one.score.total
-        for one in rank(Outlook(goal(), knowledge=[MARS], inferred=["Io"]), PROFILES.values())
+        candidate.score.total
+        for candidate in rank(Outlook(goal(), knowledge=[MARS], inferred=["Io"]), PROFILES.values())
     ]
 
     assert totals == sorted(totals, reverse=True)

@@ -91,7 +91,7 @@ class Sessions(RuleBasedStateMachine):
         )
         if status == "Failed":
             goal = self.session.goals[id]
-            assert not any(is_open(one) for one in below(self.session, goal))
+            assert not any(is_open(candidate) for candidate in below(self.session, goal))
 
     @rule(owner=st.sampled_from("ab"))
     def take(self, owner: str) -> None:
@@ -153,10 +153,10 @@ class Sessions(RuleBasedStateMachine):
     @rule(on_demand=st.booleans())
     def keep(self, on_demand: bool) -> None:
         cycle, before = self.session.cycle, self.session.consolidated
-        self.session, kept = consolidate(
+        self.session, episodes = consolidate(
             self.session, {}, cycle, self.now(), self.config, on_demand=on_demand
         )
-        assert self.session.consolidated == before + len(kept)
+        assert self.session.consolidated == before + len(episodes)
 
     @rule()
     def look_back(self) -> None:
@@ -185,10 +185,10 @@ class Sessions(RuleBasedStateMachine):
 
     @invariant()
     def no_id_is_given_twice(self) -> None:
-        gone = self.seen - set(self.session.goals)
+        forgotten = self.seen - set(self.session.goals)
         self.seen |= set(self.session.goals)
         assert len(self.seen) == self.session.made
-        assert not gone & {goal.id for goal in active_goals(self.session)}
+        assert not forgotten & {goal.id for goal in active_goals(self.session)}
 
 
 TestSessions = Sessions.TestCase

@@ -28,12 +28,12 @@ SKY = MemoryGraph(
 def test_symbols_are_ranked_by_shared_neighbours() -> None:
     matches = similar(SKY, "Mars")
 
-    assert [one.symbol for one in matches] == ["Venus", "Halley"]
+    assert [match.symbol for match in matches] == ["Venus", "Halley"]
     assert matches[0].similarity == pytest.approx(0.5 + 0.5 * 10 / (16 * 11) ** 0.5)
 
 
 def test_a_neighbour_without_shared_facts_is_not_similar() -> None:
-    assert "Bob" not in [one.symbol for one in similar(SKY, "Mars")]
+    assert "Bob" not in [match.symbol for match in similar(SKY, "Mars")]
 
 
 def test_the_same_in_all_but_the_label_is_nearly_1_and_ties_go_by_label() -> None:
@@ -41,7 +41,7 @@ def test_the_same_in_all_but_the_label_is_nearly_1_and_ties_go_by_label() -> Non
 
     matches = similar(graph, "a", top_k=2)
 
-    assert [one.symbol for one in matches] == ["b", "c"]
+    assert [match.symbol for match in matches] == ["b", "c"]
     assert (
         matches[0].similarity == matches[1].similarity == pytest.approx(0.5 + 0.5 * 5 / 6, abs=0.1)
     )
@@ -55,7 +55,7 @@ def test_words_of_labels_count() -> None:
         ]
     )
 
-    assert [one.symbol for one in similar(graph, "air temperature")] == [
+    assert [match.symbol for match in similar(graph, "air temperature")] == [
         "water temperature",
         "humidity",
     ]
@@ -73,10 +73,10 @@ def test_nothing_is_like_what_is_unknown() -> None:
 
 def test_any_number_of_symbols_takes_six_calls() -> None:
     SKY.calls.clear()
-    found = similar_many(SKY, ["Mars", "Venus", "Halley"], top_k=1)
+    matches = similar_many(SKY, ["Mars", "Venus", "Halley"], top_k=1)
 
     assert len(SKY.calls) <= 6
-    assert found["Halley"] == [Similar("Venus", found["Halley"][0].similarity)]
+    assert matches["Halley"] == [Similar("Venus", matches["Halley"][0].similarity)]
 
 
 def test_of_very_many_symbols_those_that_share_most_neighbours_are_compared(
@@ -84,4 +84,4 @@ def test_of_very_many_symbols_those_that_share_most_neighbours_are_compared(
 ) -> None:
     monkeypatch.setattr(module, "COMPARED", 1)
 
-    assert [one.symbol for one in similar(SKY, "Mars")] == ["Venus"]
+    assert [match.symbol for match in similar(SKY, "Mars")] == ["Venus"]

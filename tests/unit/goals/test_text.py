@@ -44,23 +44,28 @@ def test_keywords_are_the_distinct_stems_of_what_can_be_found(
 
 @given(st.text(max_size=80))
 def test_keywords_are_words_as_the_graph_has_them(text: str) -> None:
-    found = keywords(text)
+    symbols = keywords(text)
 
-    assert len(found) == len(set(found))
-    assert set(found) <= set().union(*map(words, tokens(text)))
+    assert len(symbols) == len(set(symbols))
+    assert set(symbols) <= set().union(*map(words, tokens(text)))
 
 
 def test_addresses_and_paths_are_one_token_and_no_place_hides_in_a_word() -> None:
     text = "Read ./a.txt, /etc/hosts. and https://x.org/a?b=c), then and/or self-made report.txt"
-    found = tokens(text)
+    symbols = tokens(text)
 
-    assert [one for one in found if is_place(one)] == ["/etc/hosts", "https://x.org/a?b=c"]
-    assert found[-3:] == ["or", "self-made", "report.txt"]
+    assert [symbol for symbol in symbols if is_place(symbol)] == [
+        "/etc/hosts",
+        "https://x.org/a?b=c",
+    ]
+    assert symbols[-3:] == ["or", "self-made", "report.txt"]
 
 
 def test_there_is_one_list_of_stop_words_and_the_encoding_takes_its_few_from_it() -> None:
     assert FUNCTION_WORDS < STOP
-    assert {"about", "what"} <= {word for one in PROFILES.values() for word in one.keywords} & STOP
+    assert {"about", "what"} <= {
+        word for profile in PROFILES.values() for word in profile.keywords
+    } & STOP
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from goals_kit import Mind
 
 
 def use(mind: Mind, tool: str, **params: Any) -> Any:
-    wanted = mind.lab.agent.host.actions[f"goals:{tool}"]
-    given = {"ctx": mind.ctx, "params": wanted.params(**params) if wanted.params else None}
-    done = wanted.call("execute", **given)
+    action = mind.lab.agent.host.actions[f"goals:{tool}"]
+    arguments = {"ctx": mind.ctx, "params": action.params(**params) if action.params else None}
+    done = action.call("execute", **arguments)
     return done if tool == "shell_exec" or isinstance(done, str) else done.output
 
 
@@ -94,7 +94,7 @@ def test_gaps_are_looked_for_around_what_a_goal_speaks_of() -> None:
 def test_reason_shows_inferences_without_adding_them() -> None:
     mind = Mind()
     mind.know("whale is-a mammal", "mammal is-a animal", "Ahab likes Moby")
-    known = mind.facts.revision()
+    revision = mind.facts.revision()
 
     fact = "(triple whale is-a mammal)"
     assert use(mind, "reason", expression=f"(not (not {fact}))").splitlines() == [
@@ -107,7 +107,7 @@ def test_reason_shows_inferences_without_adding_them() -> None:
         '"Ahab" -> likes -> "Moby" is known, and nothing new follows',
         '"whale" -> eats -> "krill" is not known',
     ]
-    assert mind.facts.revision() == known
+    assert mind.facts.revision() == revision
 
 
 @pytest.mark.parametrize(
@@ -130,9 +130,9 @@ def test_a_tool_tells_the_symbols_that_it_has_named_or_found(
 ) -> None:
     mind = Mind()
     mind.know("whale is-a mammal", "dolphin is-a mammal", "mammal is-a animal")
-    wanted = mind.lab.agent.host.actions[f"goals:{tool}"]
-    assert wanted.params is not None
-    done = wanted.call("execute", ctx=mind.ctx, params=wanted.params(**params))
+    action = mind.lab.agent.host.actions[f"goals:{tool}"]
+    assert action.params is not None
+    done = action.call("execute", ctx=mind.ctx, params=action.params(**params))
 
     assert symbols_of(done) == symbols
 

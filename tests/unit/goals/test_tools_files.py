@@ -20,11 +20,11 @@ ANY = ANY_LINK + "|not a regular file|No such device|Is a directory"
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    made = tmp_path / "root"
-    (made / "sub").mkdir(parents=True)
-    (made / "a.txt").write_text("hello")
+    folder = tmp_path / "root"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "a.txt").write_text("hello")
     (tmp_path / "secret.txt").write_text("secret")
-    return made
+    return folder
 
 
 def test_a_file_is_read_by_its_relative_and_its_absolute_path(root: Path) -> None:
@@ -47,14 +47,14 @@ def test_a_folder_that_is_named_by_a_link_is_allowed(root: Path, tmp_path: Path)
     ["../secret.txt", "sub/../../secret.txt", "/etc/passwd", "{outside}", "a\0b", "{root}x/a.txt"],
 )
 def test_paths_outside_the_roots_are_refused(path: str, root: Path, tmp_path: Path) -> None:
-    named = path.format(outside=tmp_path / "secret.txt", root=root)
+    file = path.format(outside=tmp_path / "secret.txt", root=root)
     files = Files([root])
 
-    assert not files.allows(named)
+    assert not files.allows(file)
     with pytest.raises(ValueError, match=r"is in none|must not contain|null"):
-        files.read(named)
+        files.read(file)
     with pytest.raises(ValueError, match=r"is in none|must not contain|null"):
-        files.write(named, "x")
+        files.write(file, "x")
 
 
 def test_without_a_folder_nothing_is_allowed() -> None:
@@ -130,9 +130,9 @@ def open_files() -> int:
 
 
 def test_no_descriptor_is_left_open_whatever_happens(root: Path) -> None:
-    found, before = Files([root]), open_files()
+    files, before = Files([root]), open_files()
     for path in ("a.txt", "sub", "missing/x", "missing", ".", "sub/x/y"):
-        for act in (found.read, found.names, lambda one: found.write(one, "text")):
+        for act in (files.read, files.names, lambda file: files.write(file, "text")):
             try:
                 act(path)
             except (OSError, ValueError):
@@ -143,9 +143,9 @@ def test_no_descriptor_is_left_open_whatever_happens(root: Path) -> None:
 
 def test_of_a_long_file_the_beginning_is_read(root: Path) -> None:
     (root / "long").write_bytes(b"x" * (MOST + 10))
-    found = Files([root]).read("long")
+    text = Files([root]).read("long")
 
-    assert found == "x" * MOST + "\n[the rest is left out]"
+    assert text == "x" * MOST + "\n[the rest is left out]"
 
 
 def test_a_text_that_is_too_long_is_not_written(root: Path) -> None:

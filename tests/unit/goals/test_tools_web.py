@@ -179,11 +179,11 @@ def test_a_page_can_be_ingested_and_found(server: Server) -> None:
     result = mind.plugin.content_ingest(params(title="Songs", url=url), mind.ctx)
     search = mind.lab.agent.host.actions["goals:library_search"].params
     assert search is not None
-    found = mind.plugin.library_search(search(query="whistling dolphins"), mind.ctx)
+    hits = mind.plugin.library_search(search(query="whistling dolphins"), mind.ctx)
 
     assert str(result.output).startswith("1 passage, about ")
-    assert "dolphin whistles" in str(found.output)
-    assert symbols_of(result)[0] == symbols_of(found)[0] == "Songs"
+    assert "dolphin whistles" in str(hits.output)
+    assert symbols_of(result)[0] == symbols_of(hits)[0] == "Songs"
     assert "mentions" in [triple.predicate for triple in mind.facts.out("Songs")]
 
 

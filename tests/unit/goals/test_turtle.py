@@ -34,8 +34,8 @@ PREFIXES = """
 
 
 def facts(text: str, **options: Any) -> list[tuple[str, str, str]]:
-    found = read(PREFIXES + text, **options).triples
-    return [(one.subject, one.predicate, one.object) for one in found]
+    triples = read(PREFIXES + text, **options).triples
+    return [(fact.subject, fact.predicate, fact.object) for fact in triples]
 
 
 def skipped(text: str) -> dict[str, int]:
@@ -145,7 +145,7 @@ FACTS = (
 
 
 def test_facts_survive_a_round_trip_through_turtle() -> None:
-    ordered = sorted(FACTS, key=lambda one: (one.subject, one.predicate, one.object))
+    ordered = sorted(FACTS, key=lambda fact: (fact.subject, fact.predicate, fact.object))
 
     assert list(read(write(FACTS)).triples) == ordered
 
@@ -190,10 +190,10 @@ def test_facts_about_the_agent_are_not_written() -> None:
 
 def test_a_source_is_given_to_facts_that_have_none() -> None:
     text = write([FACTS[0], FACTS[3]])
-    found = {triple.object: triple for triple in read(text, source="sky.ttl").triples}
+    facts_by_object = {triple.object: triple for triple in read(text, source="sky.ttl").triples}
 
-    assert found["Planet"].source == "sky.ttl"
-    assert found["Venus"].source == "seen"
+    assert facts_by_object["Planet"].source == "sky.ttl"
+    assert facts_by_object["Venus"].source == "seen"
 
 
 def test_a_confidence_that_is_none_is_nothing_to_rely_on() -> None:
@@ -233,7 +233,7 @@ def test_unreadable_turtle_is_refused_with_the_reason(text: str | bytes, message
 
 
 @pytest.mark.parametrize(
-    "made",
+    "write_text",
     [
         lambda size: "\n" * size,
         lambda size: "prefix a: <http://x/> " * (size // 22),
@@ -241,8 +241,8 @@ def test_unreadable_turtle_is_refused_with_the_reason(text: str | bytes, message
     ],
     ids=["blank lines", "one prefix", "many prefixes"],
 )
-def test_blank_lines_and_prefixes_take_time_in_proportion(made: Callable[[int], str]) -> None:
-    assert growth(read, made, 200_000) < MOST
+def test_blank_lines_and_prefixes_take_time_in_proportion(write_text: Callable[[int], str]) -> None:
+    assert growth(read, write_text, 200_000) < MOST
 
 
 @pytest.mark.long

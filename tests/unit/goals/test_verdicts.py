@@ -58,7 +58,7 @@ def test_a_question_about_kinds_is_answered_by_facts_about_the_subject() -> None
     goal = worked(mind, id)
 
     assert goal.status == "Completed"
-    assert {one.criterion: one.text for one in goal.evidence} == {
+    assert {evidence.criterion: evidence.text for evidence in goal.evidence} == {
         "HowTo": "Recipe subclass-of HowTo",
         "CreativeWork": "Recipe subclass-of CreativeWork",
     }
@@ -96,11 +96,13 @@ def test_a_document_is_ingested_when_it_was_ingested(tmp_path: Path) -> None:
     mind = knowing(roots=[tmp_path])
     id = mind.goal(f"Ingest the document {gravity(tmp_path)}")
     goal = worked(mind, id)
-    [decision] = [one for one in mind.session.decisions if one.progress == "Completed"]
+    [decision] = [choice for choice in mind.session.decisions if choice.progress == "Completed"]
 
     assert (goal.status, decision.tool) == ("Completed", "content_ingest")
     assert goal.used["content_ingest"] == 1
-    assert [(one.tool, one.cycle) for one in goal.evidence] == [("content_ingest", decision.cycle)]
+    assert [(evidence.tool, evidence.cycle) for evidence in goal.evidence] == [
+        ("content_ingest", decision.cycle)
+    ]
     assert str(goal.result).startswith("3 passages, about ")
 
 
@@ -111,7 +113,7 @@ def test_a_question_about_a_paper_is_answered_by_its_passage(tmp_path: Path) -> 
 
     assert goal.status == "Completed"
     assert goal.result == "Gravity bends light."
-    assert [one.tool for one in goal.evidence] == ["library_search"]
+    assert [evidence.tool for evidence in goal.evidence] == ["library_search"]
 
 
 def test_the_notes_and_the_question_of_a_goal_are_no_knowledge() -> None:
