@@ -24,14 +24,17 @@ def last_message(request: Received) -> str:
 @pytest.mark.parametrize("wire", ["openai", "anthropic"])
 def test_the_last_step_is_for_the_conclusion(profile: str, wire: str) -> None:
     with scene(concluding, wire=wire, profile=profile, limits={"max_steps": 3}) as here:
-        found = here.ask()
+        investigation = here.ask()
 
-        assert (found.ending, found.text) == ("max_steps", "All in all it was the disk.")
+        assert (investigation.ending, investigation.text) == (
+            "max_steps",
+            "All in all it was the disk.",
+        )
         assert len(here.model.requests) == 3
         assert "This is your last step: 2 of 3 steps are used up" in last_message(
             here.model.requests[-1]
         )
-        assert found.detail == "2 of 3 steps are used up; the model was asked to conclude"
+        assert investigation.detail == "2 of 3 steps are used up; the model was asked to conclude"
 
 
 def concluding(request: Received) -> Reply:
@@ -56,11 +59,11 @@ def test_a_single_step_keeps_its_tools() -> None:
 
 def test_a_model_that_will_not_conclude_is_asked_once_and_gets_a_digest() -> None:
     with scene(changing_for_ever, limits={"max_steps": 3}, profile="general") as here:
-        found = here.ask()
+        investigation = here.ask()
 
-        assert (found.ending, len(here.model.requests)) == ("max_steps", 3)
-        assert "gave no answer after its tools were removed" in (found.detail or "")
-        assert "saw" in (found.text or "")
+        assert (investigation.ending, len(here.model.requests)) == ("max_steps", 3)
+        assert "gave no answer after its tools were removed" in (investigation.detail or "")
+        assert "saw" in (investigation.text or "")
         assert len(here.plugin.ran) == 2
 
 
@@ -75,12 +78,12 @@ def changing_for_ever(request: Received) -> Reply:
 def test_a_call_that_comes_as_text_in_the_last_step_is_no_answer(before: str, text: str) -> None:
     spoken = say(f'{before}<tool_call>{{"name": "look", "arguments": {{"word": "a"}}}}</tool_call>')
     with scene(spoken, limits={"max_steps": 2}) as here:
-        found = here.ask()
+        investigation = here.ask()
 
-        assert found.ending == "max_steps"
-        assert text in (found.text or "")
-        assert "<tool_call>" not in (found.text or "").partition("last message was")[0]
-        assert ("gave no answer" in (found.detail or "")) == (not before)
+        assert investigation.ending == "max_steps"
+        assert text in (investigation.text or "")
+        assert "<tool_call>" not in (investigation.text or "").partition("last message was")[0]
+        assert ("gave no answer" in (investigation.detail or "")) == (not before)
 
 
 @pytest.mark.parametrize(
@@ -88,12 +91,17 @@ def test_a_call_that_comes_as_text_in_the_last_step_is_no_answer(before: str, te
 )
 def test_a_budget_keeps_enough_for_a_conclusion(limits: dict[str, Any]) -> None:
     with scene(changing(), limits=limits, prices=PRICES, profile="general") as here:
-        found = here.ask()
+        investigation = here.ask()
 
-        assert (found.ending, found.text) == ("budget_exhausted", "All in all it was the disk.")
-        used = found.counters.usage.input_tokens + found.counters.usage.output_tokens
+        assert (investigation.ending, investigation.text) == (
+            "budget_exhausted",
+            "All in all it was the disk.",
+        )
+        used = (
+            investigation.counters.usage.input_tokens + investigation.counters.usage.output_tokens
+        )
         assert used <= limits.get("max_tokens", used)
-        assert found.counters.cost <= limits.get("max_cost", found.counters.cost)
+        assert investigation.counters.cost <= limits.get("max_cost", investigation.counters.cost)
 
 
 def test_a_deadline_keeps_enough_for_a_conclusion(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,31 +112,34 @@ def test_a_deadline_keeps_enough_for_a_conclusion(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(
             clock, "now", lambda: real() + timedelta(seconds=100 * len(here.model.requests))
         )
-        found = here.ask()
+        investigation = here.ask()
 
-        assert (found.ending, found.text) == ("deadline", "All in all it was the disk.")
+        assert (investigation.ending, investigation.text) == (
+            "deadline",
+            "All in all it was the disk.",
+        )
         assert len(here.model.requests) == 4
 
 
 def test_calls_of_the_turn_that_used_up_the_tokens_are_still_made() -> None:
     three = calls(("look", {"word": "a"}), ("look", {"word": "b"}), ("look", {"word": "c"}))
     with scene(three, limits={"max_tokens": 100}) as here:
-        found = here.ask()
+        investigation = here.ask()
 
-        assert found.ending == "budget_exhausted"
+        assert investigation.ending == "budget_exhausted"
         assert here.plugin.ran == ["look a", "look b", "look c"]
-        assert "saw c" in (found.text or "")
+        assert "saw c" in (investigation.text or "")
 
 
 def test_calls_beyond_the_limit_are_reported_as_skipped() -> None:
     three = calls(("look", {"word": "a"}), ("look", {"word": "b"}), ("look", {"word": "c"}))
     with scene(three, say("It was a or b."), limits={"max_tool_calls": 2}) as here:
-        found = here.ask()
+        investigation = here.ask()
 
         assert here.plugin.ran == ["look a", "look b"]
         assert here.results[-1] == ("look", "skipped")
         assert "2 of 2 tool calls are used up" in here.entries(Result)[-1].observation.output
-        assert (found.ending, found.text) == ("budget_exhausted", "It was a or b.")
+        assert (investigation.ending, investigation.text) == ("budget_exhausted", "It was a or b.")
 
 
 def test_a_turn_that_jumps_past_a_limit_is_warned_of() -> None:
@@ -156,9 +167,9 @@ def test_an_answer_in_a_form_is_asked_for_in_the_last_step_too() -> None:
         return concluding(request)
 
     with scene(reply, limits={"max_steps": 2}) as here:
-        found = here.ask(answer=form)
+        investigation = here.ask(answer=form)
 
-        assert (found.ending, found.findings) == ("max_steps", {"cause": "disk"})
+        assert (investigation.ending, investigation.findings) == ("max_steps", {"cause": "disk"})
 
 
 def test_the_next_question_of_a_conversation_has_its_tools_again() -> None:

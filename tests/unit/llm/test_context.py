@@ -133,7 +133,7 @@ def reading(reply: Callable[[Received], Reply], **llm: Any) -> Any:
 def results(request: Received) -> list[str]:
     """The outputs that a request shows, one for each call."""
     messages = [message for message in request.body["messages"] if message["role"] == "tool"]
-    return [json.loads(one["content"])["output"] for one in messages]
+    return [json.loads(message["content"])["output"] for message in messages]
 
 
 def pairs(request: Received) -> None:
@@ -144,31 +144,31 @@ def pairs(request: Received) -> None:
             assert message["tool_call_id"] == open_.pop(0)
             continue
         assert not open_
-        open_ = [one["id"] for one in message.get("tool_calls") or []]
+        open_ = [tool_call["id"] for tool_call in message.get("tool_calls") or []]
     assert not open_
 
 
 def test_an_investigation_goes_on_when_its_context_is_full_and_old_results_go_first() -> None:
     with reading(small(20_000)) as here:
-        found = here.ask("Which file is it?")
+        investigation = here.ask("Which file is it?")
 
-        assert (found.ending, found.text) == ("final_answer", "It is file f6.")
+        assert (investigation.ending, investigation.text) == ("final_answer", "It is file f6.")
         assert here.plugin.ran == ["f1", "f2", "f3", "f4", "f5", "f6"]
         after = next(
             request
             for before, request in itertools.pairwise(here.model.requests)
             if len(before.raw) > 20_000
         )
-        shown = results(after)
-        assert "left out to make room; read_output(call=1)" in shown[0]
-        assert "line of" in shown[-1]
+        shown_outputs = results(after)
+        assert "left out to make room; read_output(call=1)" in shown_outputs[0]
+        assert "line of" in shown_outputs[-1]
 
 
 def test_a_compacted_conversation_keeps_the_question_and_pairs_calls_with_results() -> None:
     with reading(small(9_000, calls=12), system="You look after file servers.") as here:
-        found = here.ask("Which file is it?")
+        investigation = here.ask("Which file is it?")
 
-        assert found.ending == "final_answer"
+        assert investigation.ending == "final_answer"
         for request in here.model.requests:
             first, second = request.body["messages"][:2]
             assert "You look after file servers." in first["content"]
@@ -189,19 +189,19 @@ def test_a_compaction_is_in_the_log_and_names_the_calls() -> None:
 
 def test_a_conversation_is_compacted_before_it_reaches_the_size_that_is_known() -> None:
     with reading(small(10**9), context_tokens=5000) as here:
-        found = here.ask()
+        investigation = here.ask()
 
-        assert found.ending == "final_answer"
+        assert investigation.ending == "final_answer"
         assert {entry.why for entry in here.entries(Compacted)} == {"near"}
-        assert found.counters.requests == found.counters.steps
+        assert investigation.counters.requests == investigation.counters.steps
         assert max(len(request.raw) for request in here.model.requests) < 5000 * 6
 
 
 def test_older_turns_are_summed_up_when_leaving_out_their_results_does_not_help() -> None:
     with reading(small(6_000, calls=20)) as here:
-        found = here.ask("Which file is it?")
+        investigation = here.ask("Which file is it?")
 
-        assert found.ending == "final_answer"
+        assert investigation.ending == "final_answer"
         summed_up = [entry for entry in here.entries(Compacted) if entry.folded]
         assert "You called #1 read" in summed_up[0].summary
         assert "line of f1" in summed_up[0].summary
@@ -210,19 +210,19 @@ def test_older_turns_are_summed_up_when_leaving_out_their_results_does_not_help(
 def test_a_conversation_that_never_fits_ends_early_with_the_findings() -> None:
     replies = iter([call("read", {"word": "f1"})])
     with reading(lambda _: next(replies, status(400, message=FULL))) as here:
-        found = here.ask("Which file is it?")
+        investigation = here.ask("Which file is it?")
 
-        assert found.ending == "error"
-        assert "does not fit into the model's context" in (found.detail or "")
-        assert "line of f1" in (found.text or "")
+        assert investigation.ending == "error"
+        assert "does not fit into the model's context" in (investigation.detail or "")
+        assert "line of f1" in (investigation.text or "")
         assert len(here.model.requests) <= 6
 
 
 def test_a_question_that_is_too_long_by_itself_is_asked_once() -> None:
     with reading(lambda _: status(400, message=FULL)) as here:
-        found = here.ask("Why?" * 1000)
+        investigation = here.ask("Why?" * 1000)
 
-        assert found.ending == "error"
+        assert investigation.ending == "error"
         assert len(here.model.requests) == 1
 
 
@@ -238,9 +238,9 @@ def test_the_model_reads_again_what_was_left_out_and_nothing_is_called_again() -
         return call("read_output", {"call": 1})
 
     with reading(reply) as here:
-        found = here.ask()
+        investigation = here.ask()
 
-        assert found.text == "It is f1."
+        assert investigation.text == "It is f1."
         assert here.plugin.ran == ["f1", "f2", "f3", "f4"]
         page = next(r for tool, r in outputs(here) if tool == "read_output")
         assert page.startswith("[#1, characters 0 to")
@@ -262,9 +262,9 @@ def test_an_answer_for_which_no_room_was_left_is_asked_for_again_with_more_room(
         return length(say("It is"))
 
     with reading(reply) as here:
-        found = here.ask()
+        investigation = here.ask()
 
-        assert (found.ending, found.text) == ("final_answer", "It is f3.")
+        assert (investigation.ending, investigation.text) == ("final_answer", "It is f3.")
         assert [entry.why for entry in here.entries(Compacted)] == ["cut"]
 
 
@@ -277,33 +277,33 @@ def told(sizes: list[int], asked_at: int = 0) -> list[Entry]:
     for number, size in enumerate(sizes, 1):
         if number == asked_at:
             log += [Said(step=number, text="So."), Asked(text="And now?")]
-        made = ToolCall(id=f"call{number:05d}", name="read", arguments="{}")
-        seen = ToolObservation(
+        tool_call = ToolCall(id=f"call{number:05d}", name="read", arguments="{}")
+        observation = ToolObservation(
             time=datetime(2026, 1, 1, tzinfo=UTC),
             tool="read",
-            call_id=made.id,
+            call_id=tool_call.id,
             status="succeeded",
             output="x" * size,
         )
-        log += [Said(step=number, calls=[made]), Result(observation=seen)]
+        log += [Said(step=number, calls=[tool_call]), Result(observation=observation)]
     return log
 
 
 def conversation(log: list[Entry]) -> Conversation:
     """The conversation in a log."""
-    return Conversation.of(Logged(id=f"{n}-0", entry=one) for n, one in enumerate(log, 1))
+    return Conversation.of(Logged(id=f"{n}-0", entry=entry) for n, entry in enumerate(log, 1))
 
 
 def check(view: list[Message], question: str) -> None:
     """Check that a view can be sent, and has the question."""
-    assert question in [one.text for one in view if one.role == "user"]
+    assert question in [entry.text for entry in view if entry.role == "user"]
     open_: list[str] = []
     for message in view:
         if message.role == "tool":
             assert message.call_id == open_.pop(0)
         else:
             assert not open_
-            open_ = [one.id for one in message.calls]
+            open_ = [tool_call.id for tool_call in message.calls]
     assert not open_
 
 
@@ -330,12 +330,12 @@ def test_every_compaction_shrinks_stays_valid_and_keeps_the_question(
 
 
 def test_the_newest_result_stays_whole_as_long_as_older_ones_can_go() -> None:
-    found = conversation(told([5000, 5000, 5000]))
-    shorter = Compaction.of(found).shorten("full", Target(9000, 0))
+    whole = conversation(told([5000, 5000, 5000]))
+    shorter = Compaction.of(whole).shorten("full", Target(9000, 0))
 
     assert shorter is not None
     assert shorter.results == ["call00001", "call00002"]
-    view = Compaction(found.messages, found.observations, shorter).view()
+    view = Compaction(whole.messages, whole.observations, shorter).view()
     assert "x" * 5000 in view[-1].text
 
 
@@ -349,7 +349,7 @@ def test_no_more_results_are_left_out_than_have_to_be() -> None:
 def test_a_long_conversation_is_looked_at_few_times_to_compact_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found = Compaction.of(conversation(told([1000] * 200)))
+    compaction = Compaction.of(conversation(told([1000] * 200)))
     views: list[None] = []
     real = Compaction._view
 
@@ -358,7 +358,7 @@ def test_a_long_conversation_is_looked_at_few_times_to_compact_it(
         return real(self, state)
 
     monkeypatch.setattr(Compaction, "_view", counted)
-    shorter = found.shorten("full", Target(100_000, 0))
+    shorter = compaction.shorten("full", Target(100_000, 0))
 
     assert shorter is not None
     assert shorter.after <= 100_000
@@ -367,9 +367,9 @@ def test_a_long_conversation_is_looked_at_few_times_to_compact_it(
 
 def test_two_calls_of_one_turn_are_left_out_one_by_one() -> None:
     with reading(lambda r: two_then_one(r, here)) as here:
-        found = here.ask()
+        investigation = here.ask()
 
-        assert found.ending == "final_answer"
+        assert investigation.ending == "final_answer"
         for request in here.model.requests:
             pairs(request)
 

@@ -14,11 +14,11 @@ from boyd.llm.turn_accumulator import CallFragments
 from boyd.models.investigation import ToolCall
 
 
-def merged(*fragments: CallFragment, taken: set[str] | None = None) -> list[ToolCall]:
+def merged(*fragments: CallFragment, ids: set[str] | None = None) -> list[ToolCall]:
     all_ = CallFragments()
     for fragment in fragments:
         all_.add(fragment)
-    return all_.calls(taken or set(), "made")
+    return all_.calls(ids or set(), "made")
 
 
 def piece(
@@ -122,7 +122,7 @@ def test_an_id_that_comes_later_is_taken() -> None:
 
 
 def test_ids_of_earlier_turns_are_not_used_again() -> None:
-    calls = merged(piece(0, "a", "read", "{}"), piece(1, None, "read", "{}"), taken={"a", "made_1"})
+    calls = merged(piece(0, "a", "read", "{}"), piece(1, None, "read", "{}"), ids={"a", "made_1"})
 
     assert [call.id for call in calls] == ["made_2", "made_3"]
 
@@ -179,17 +179,21 @@ CALLS = st.lists(
 
 
 @given(
-    asked=CALLS,
+    commands=CALLS,
     size=st.integers(1, 12),
     has_index=st.sampled_from(["own", "zero", "none"]),
     has_id=st.sampled_from(["first", "each", "none"]),
     has_name=st.sampled_from(["first", "each"]),
 )
 def test_two_calls_never_melt_into_one_however_they_are_cut(
-    asked: list[tuple[str, dict[str, str]]], size: int, has_index: str, has_id: str, has_name: str
+    commands: list[tuple[str, dict[str, str]]],
+    size: int,
+    has_index: str,
+    has_id: str,
+    has_name: str,
 ) -> None:
     fragments = []
-    for at, (name, arguments) in enumerate(asked):
+    for at, (name, arguments) in enumerate(commands):
         text = json.dumps(arguments)
         for start in range(0, len(text), size):
             is_first = start == 0
@@ -204,8 +208,8 @@ def test_two_calls_never_melt_into_one_however_they_are_cut(
 
     calls = merged(*fragments)
 
-    assert [(call.name, json.loads(call.arguments)) for call in calls] == asked
-    assert len({call.id for call in calls}) == len(asked)
+    assert [(call.name, json.loads(call.arguments)) for call in calls] == commands
+    assert len({call.id for call in calls}) == len(commands)
 
 
 @pytest.mark.parametrize(

@@ -65,9 +65,9 @@ def test_the_next_question_does_not_blame_a_worker_for_a_turn_that_was_cancelled
     with scene(silence(150, say(LONG)), say("It was the disk.")) as here:
         cancelled_while_it_speaks(here)
         here.lab.launcher.go_on(here.id, "And now?", TESTER)
-        found = here.settle()
+        investigation = here.settle()
 
-        assert found.text == "It was the disk."
+        assert investigation.text == "It was the disk."
         assert len(here.entries(Discarded)) == 1
 
 
@@ -127,9 +127,9 @@ class Odd(Tools):
 @pytest.mark.parametrize(("name", "status"), [("names", "succeeded"), ("opened", "failed")])
 def test_a_tool_that_says_half_a_character_has_its_result(name: str, status: str) -> None:
     with scene(call(name, {}), say("I see."), plugin=Odd()) as here:
-        found = here.ask()
+        investigation = here.ask()
 
-        assert (found.ending, here.results) == ("final_answer", [(name, status)])
+        assert (investigation.ending, here.results) == ("final_answer", [(name, status)])
         assert "caf\ufffd.log" in here.entries(Result)[0].observation.output
 
 
@@ -172,9 +172,9 @@ def test_a_call_that_redis_may_have_forgotten_is_repeated_only_if_it_reads(
         id = begun(here)
         here.lab.step()  # the model has asked for the call, and nothing was started
         here.lab.client.hset(f"boyd:{{detective}}:investigation:{id}", "server", "before")
-        found = here.settle()
+        investigation = here.settle()
 
-        assert (found.ending, here.results) == ("final_answer", [(name, status)])
+        assert (investigation.ending, here.results) == ("final_answer", [(name, status)])
         assert here.plugin.ran == ran
         assert len(here.entries(Started)) == 1
 
@@ -184,10 +184,10 @@ def test_a_call_that_was_lost_where_its_tool_is_gets_its_result_where_it_is_not(
         id = begun(here)
         here.lab.step()
         name = f"investigation:{id}"
-        taken = here.lab.store.jobs.enter(name, 2, "lost/1")
-        assert taken is not None
+        job = here.lab.store.jobs.enter(name, 2, "lost/1")
+        assert job is not None
         change = LogChange([Started(call_id="call00001")], step="starts")
-        version = int(taken["version"])
+        version = int(job["version"])
         here.lab.store.investigations.write(id, Fence(name, 2, "lost/1"), version, change)
         here.lab.store.jobs.put_back(Fence(name, 2, "lost/1"), 0)
         llm = here.lab.agent.settings.llm
@@ -202,11 +202,11 @@ def test_a_call_that_was_lost_where_its_tool_is_gets_its_result_where_it_is_not(
 def test_the_counters_of_an_end_are_those_of_the_investigation() -> None:
     form = {"type": "object", "properties": {"cause": {"type": "string"}}}
     with scene(call("look", {"word": "a"}), call("answer", {"cause": "disk"})) as here:
-        found = here.ask(answer=form)
+        investigation = here.ask(answer=form)
 
-        assert here.entries(Ended)[0].counters == found.counters
-        assert found.counters.tool_calls == 2
-        assert found.counters.usage == Usage(input_tokens=200, output_tokens=40)
+        assert here.entries(Ended)[0].counters == investigation.counters
+        assert investigation.counters.tool_calls == 2
+        assert investigation.counters.usage == Usage(input_tokens=200, output_tokens=40)
 
 
 def unreadable(here: Scene) -> None:

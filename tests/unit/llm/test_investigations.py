@@ -32,16 +32,16 @@ from model_kit import BOB, SECRET, Scene, Tools, Word, changing, scene
 @pytest.mark.parametrize("wire", ["openai", "anthropic"])
 def test_a_question_is_answered_with_what_tools_have_found(wire: str) -> None:
     with scene(call("look", {"word": "disk"}), say("The disk is full."), wire=wire) as here:
-        found = here.ask()
+        investigation = here.ask()
 
-        assert (found.status, found.ending, found.text) == (
+        assert (investigation.status, investigation.ending, investigation.text) == (
             "ended",
             "final_answer",
             "The disk is full.",
         )
         assert here.plugin.ran == ["look disk"]
-        assert found.counters.steps == 2
-        assert found.counters.tool_calls == 1
+        assert investigation.counters.steps == 2
+        assert investigation.counters.tool_calls == 1
         assert [type(e) for e in here.log if type(e).__name__ != "Delta"] == [
             *(Asked, Said),
             *(type(here.log[2]), Result, Said, Ended),
@@ -60,44 +60,44 @@ def test_the_calls_of_one_turn_are_made_in_order_and_each_has_one_result() -> No
 
 def test_the_whole_turn_is_in_the_log_before_its_first_tool_starts() -> None:
     with scene(call("look", {"word": "a"}), say("done")) as here:
-        seen: list[str] = []
+        kinds: list[str] = []
 
         def look(params: Word, ctx: Any) -> str:
-            seen.extend(type(entry).__name__ for entry in here.log)
+            kinds.extend(type(entry).__name__ for entry in here.log)
             return "seen"
 
         part = here.lab.agent.host.tools["tools:look"]
         part._takers["run"].function = look
         here.ask()
 
-        assert seen == ["Asked", "Said", "Started"]
+        assert kinds == ["Asked", "Said", "Started"]
 
 
 def test_the_same_call_for_ever_ends_after_three_requests_and_two_executions() -> None:
     with scene(call("look", {"word": "a"})) as here:
-        found = here.ask()
+        investigation = here.ask()
 
-        assert found.ending == "doom_loop"
+        assert investigation.ending == "doom_loop"
         assert len(here.model.requests) == 3
         assert here.plugin.ran == ["look a", "look a"]
-        assert "saw a" in (found.text or "")
+        assert "saw a" in (investigation.text or "")
 
 
 def test_other_words_around_the_same_call_make_no_difference() -> None:
     words = (f"Let me try number {n}." for n in itertools.count())
     with scene(lambda _: call("look", {"word": "a"}, text=next(words))) as here:
-        found = here.ask()
+        investigation = here.ask()
 
-        assert (found.ending, len(here.model.requests)) == ("doom_loop", 3)
+        assert (investigation.ending, len(here.model.requests)) == ("doom_loop", 3)
         assert len(here.plugin.ran) == 2
 
 
 def test_the_same_call_many_times_in_one_turn_is_made_twice() -> None:
     five: list[Any] = [("look", {"word": "a"})] * 5
     with scene(calls(*five)) as here:
-        found = here.ask()
+        investigation = here.ask()
 
-        assert found.ending == "doom_loop"
+        assert investigation.ending == "doom_loop"
         assert here.plugin.ran == ["look a", "look a"]
         assert [status for _, status in here.results] == ["succeeded"] * 2 + ["skipped"] * 3
 
@@ -105,9 +105,9 @@ def test_the_same_call_many_times_in_one_turn_is_made_twice() -> None:
 def test_alternating_calls_end_as_a_cycle() -> None:
     words = itertools.cycle("ab")
     with scene(lambda _: call("look", {"word": next(words)})) as here:
-        found = here.ask()
+        investigation = here.ask()
 
-        assert found.ending == "stuck_cycle"
+        assert investigation.ending == "stuck_cycle"
         assert len(here.model.requests) == 6
         assert len(here.plugin.ran) == 5
 
@@ -117,23 +117,23 @@ def test_asking_again_and_again_is_what_a_polling_tool_is_for() -> None:
         return say("It is done.") if len(here.plugin.ran) > 6 else call("wait", {"word": "x"})
 
     with scene(reply, profile="off") as here:
-        found = here.ask()
+        investigation = here.ask()
 
-        assert found.ending == "final_answer"
+        assert investigation.ending == "final_answer"
         assert len(here.plugin.ran) == 7
 
 
 def test_ever_new_searches_end_in_a_synthesis_with_the_evidence_after_four_turns() -> None:
     with scene(changing()) as here:
-        found = here.ask(profile="research")
+        investigation = here.ask(profile="research")
 
-        assert found.ending == "final_synthesis"
-        assert found.text == "All in all it was the disk."
+        assert investigation.ending == "final_synthesis"
+        assert investigation.text == "All in all it was the disk."
         assert len(here.model.requests) == 4
         last = here.model.requests[-1].body
         assert not last.get("tools")
-        said = str(last["messages"])
-        assert all(f"saw w{n}" in said for n in range(3))
+        prompt_text = str(last["messages"])
+        assert all(f"saw w{n}" in prompt_text for n in range(3))
 
 
 def test_a_model_that_will_not_answer_without_tools_gets_a_digest_of_the_evidence() -> None:
@@ -141,20 +141,20 @@ def test_a_model_that_will_not_answer_without_tools_gets_a_digest_of_the_evidenc
         return call("look", {"word": str(len(here.model.requests))})
 
     with scene(reply) as here:
-        found = here.ask(profile="research")
+        investigation = here.ask(profile="research")
 
-        assert found.ending == "final_synthesis"
+        assert investigation.ending == "final_synthesis"
         assert len(here.model.requests) == 5
         assert len(here.plugin.ran) == 3
-        assert "saw" in (found.text or "")
+        assert "saw" in (investigation.text or "")
 
 
 def test_an_investigation_contains_the_counts_of_its_reflection() -> None:
     with scene(changing()) as here:
-        found = here.ask(profile="research")
+        investigation = here.ask(profile="research")
 
-        assert found.reflection["successes"] == 3
-        assert found.reflection["synthesised"] is True
+        assert investigation.reflection["successes"] == 3
+        assert investigation.reflection["synthesised"] is True
 
 
 def test_a_message_in_between_comes_after_all_results_of_the_turn() -> None:
@@ -170,19 +170,19 @@ def test_a_message_in_between_comes_after_all_results_of_the_turn() -> None:
 
 def test_two_empty_turns_end_an_investigation_with_a_text() -> None:
     with scene(empty()) as here:
-        found = here.ask()
+        investigation = here.ask()
 
-        assert (found.ending, len(here.model.requests)) == ("empty_turns", 2)
-        assert found.text
+        assert (investigation.ending, len(here.model.requests)) == ("empty_turns", 2)
+        assert investigation.text
 
 
 def test_a_model_that_is_cut_off_again_and_again_is_an_error() -> None:
     with scene(length(say("I think that"))) as here:
-        found = here.ask()
+        investigation = here.ask()
 
-        assert found.ending == "error"
-        assert "truncated" in (found.detail or "")
-        assert "I think that" in (found.text or "")
+        assert investigation.ending == "error"
+        assert "truncated" in (investigation.detail or "")
+        assert "I think that" in (investigation.text or "")
 
 
 @pytest.mark.parametrize("wire", ["openai", "anthropic"])
@@ -190,38 +190,38 @@ def test_with_a_marker_only_what_is_marked_is_the_answer(wire: str) -> None:
     aloud, answer = say("Let me see."), say("So far so good.\n\nfinal answer: The disk was full.")
     script = [aloud, call("look", {"word": "disk"}), say("It could be the disk."), answer]
     with scene(*script, wire=wire, answer_marker="FINAL ANSWER:") as here:
-        found = here.ask()
+        investigation = here.ask()
 
-        assert (found.ending, found.text) == ("final_answer", "The disk was full.")
-        assert found.detail is None
+        assert (investigation.ending, investigation.text) == ("final_answer", "The disk was full.")
+        assert investigation.detail is None
         assert [entry.why for entry in here.entries(Steered)] == ["marker", "marker"]
         assert "Begin your final answer with FINAL ANSWER:" in here.model.requests[0].raw.decode()
 
 
 def test_a_model_that_will_not_mark_its_answer_has_answered_all_the_same() -> None:
     with scene(say("It was the disk."), answer_marker="FINAL ANSWER:") as here:
-        found = here.ask()
+        investigation = here.ask()
 
-        assert (found.ending, found.text) == ("final_answer", "It was the disk.")
-        assert found.detail == "the model did not mark its answer with 'FINAL ANSWER:'"
+        assert (investigation.ending, investigation.text) == ("final_answer", "It was the disk.")
+        assert investigation.detail == "the model did not mark its answer with 'FINAL ANSWER:'"
         assert len(here.model.requests) == 2
 
 
 def test_an_answer_in_a_form_needs_no_marker() -> None:
     form = {"type": "object", "properties": {"cause": {"type": "string"}}}
     with scene(call("answer", {"cause": "disk"}), answer_marker="FINAL ANSWER:") as here:
-        found = here.ask(answer=form)
+        investigation = here.ask(answer=form)
 
-        assert (found.ending, found.findings) == ("final_answer", {"cause": "disk"})
+        assert (investigation.ending, investigation.findings) == ("final_answer", {"cause": "disk"})
         assert "FINAL ANSWER" not in here.model.requests[0].raw.decode()
 
 
 def test_max_steps_ends_it_with_what_was_found() -> None:
     with scene(changing(), profile="off", limits={"max_steps": 4}) as here:
-        found = here.ask()
+        investigation = here.ask()
 
-        assert (found.ending, len(here.model.requests)) == ("max_steps", 4)
-        assert "saw w3" in (found.text or "")
+        assert (investigation.ending, len(here.model.requests)) == ("max_steps", 4)
+        assert "saw w3" in (investigation.text or "")
         last = here.model.requests[-1]
         assert "This is your last step: 3 of 4 steps are used up" in last.raw.decode()
 
@@ -244,14 +244,18 @@ def test_a_client_may_ask_for_less_than_the_agent_allows_and_never_for_more() ->
 def test_a_used_up_budget_ends_it_and_four_fifths_warn(limits: dict[str, Any], detail: str) -> None:
     prices = {"input": 2.0, "output": 8.0}
     with scene(changing(), profile="off", limits=limits, prices=prices) as here:
-        found = here.ask()
+        investigation = here.ask()
 
-        assert found.ending == "budget_exhausted"
-        assert detail in (found.detail or "")
-        assert found.counters.cost == pytest.approx(
-            (found.counters.usage.input_tokens * 2 + found.counters.usage.output_tokens * 8) / 1e6
+        assert investigation.ending == "budget_exhausted"
+        assert detail in (investigation.detail or "")
+        assert investigation.counters.cost == pytest.approx(
+            (
+                investigation.counters.usage.input_tokens * 2
+                + investigation.counters.usage.output_tokens * 8
+            )
+            / 1e6
         )
-        assert "saw w0" in (found.text or "")
+        assert "saw w0" in (investigation.text or "")
 
 
 def test_those_who_watch_are_warned_once_when_little_is_left() -> None:
@@ -264,9 +268,9 @@ def test_those_who_watch_are_warned_once_when_little_is_left() -> None:
 
 def test_a_failing_or_hanging_tool_is_reported_to_the_model_and_not_repeated() -> None:
     with scene(call("fail", {"word": "x"}), call("hang", {}), say("Neither works.")) as here:
-        found = here.ask()
+        investigation = here.ask()
 
-        assert found.ending == "final_answer"
+        assert investigation.ending == "final_answer"
         assert here.plugin.ran == ["fail x"]
         first, second = (entry.observation for entry in here.entries(Result))
         assert "no such host" in first.output
@@ -275,9 +279,9 @@ def test_a_failing_or_hanging_tool_is_reported_to_the_model_and_not_repeated() -
 
 def test_the_same_failing_call_ends_as_a_repeated_error_when_it_cannot_even_be_made() -> None:
     with scene(call("nothing", {"word": "x"})) as here:
-        found = here.ask()
+        investigation = here.ask()
 
-        assert (found.ending, len(here.model.requests)) == ("repeated_error", 4)
+        assert (investigation.ending, len(here.model.requests)) == ("repeated_error", 4)
 
 
 def test_a_call_with_invalid_json_is_reported_and_not_executed() -> None:
@@ -301,9 +305,9 @@ def test_a_long_output_is_kept_in_part_and_shown_in_a_smaller_part() -> None:
     with scene(call("long", {}), say("Long.")) as here:
         here.ask()
 
-        seen = here.entries(Result)[0].observation
-        assert (seen.truncated, seen.total_bytes) == (True, 200_000)
-        assert 60_000 < len(seen.output) < 66_000
+        observation = here.entries(Result)[0].observation
+        assert (observation.truncated, observation.total_bytes) == (True, 200_000)
+        assert 60_000 < len(observation.output) < 66_000
         content = here.model.requests[1].body["messages"][-1]["content"]
         assert len(content) < 7_000
 
@@ -326,9 +330,9 @@ def test_an_action_is_vetoed_for_a_model_like_for_anybody() -> None:
 
 def test_an_action_that_wants_confidence_asks_a_person() -> None:
     with scene(call("sure", {}), say("Done.")) as here:
-        found = here.ask()
+        investigation = here.ask()
 
-        assert found.status == "waiting"
+        assert investigation.status == "waiting"
         assert here.plugin.ran == []
 
 
@@ -345,9 +349,13 @@ def test_a_call_waits_for_a_person_and_goes_on_with_what_came_of_it() -> None:
         assert [e.approval_id for e in here.entries(Waits)] == [item.id]
 
         here.lab.resolver.answer(item.id, "approved", BOB)
-        found = here.settle()
+        investigation = here.settle()
 
-        assert (found.status, found.ending, found.approval_id) == ("ended", "final_answer", None)
+        assert (investigation.status, investigation.ending, investigation.approval_id) == (
+            "ended",
+            "final_answer",
+            None,
+        )
         assert here.plugin.ran == ["restart web"]
         assert here.results == [("restart", "succeeded")]
 
@@ -357,9 +365,9 @@ def test_a_refusal_goes_back_to_the_model_as_such(verdict: Verdict) -> None:
     with scene(call("restart", {"word": "web"}), say("Then not.")) as here:
         waiting = here.ask()
         here.lab.resolver.answer(waiting.approval_id or "", verdict, BOB, "not today")
-        found = here.settle()
+        investigation = here.settle()
 
-        assert found.ending == "final_answer"
+        assert investigation.ending == "final_answer"
         assert here.results == [("restart", verdict)]
         assert "not today" in here.model.requests[-1].body["messages"][-1]["content"]
         assert here.plugin.ran == []
@@ -384,9 +392,9 @@ def test_the_asker_of_an_investigation_may_not_approve_its_actions() -> None:
     with scene(call("restart", {"word": "web"}), say("done")) as here:
         waiting = here.ask()
 
-        said = here.lab.resolver.answer(waiting.approval_id or "", "approved", TESTER)
+        verdict = here.lab.resolver.answer(waiting.approval_id or "", "approved", TESTER)
 
-        assert said.outcome == "requester"
+        assert verdict.outcome == "requester"
 
 
 def test_the_author_of_a_follow_up_may_not_approve_the_resulting_action() -> None:
@@ -395,9 +403,9 @@ def test_the_author_of_a_follow_up_may_not_approve_the_resulting_action() -> Non
         here.lab.launcher.go_on(here.id, "Then restart web", BOB)
         waiting = here.settle()
 
-        said = here.lab.resolver.answer(waiting.approval_id or "", "approved", BOB)
+        verdict = here.lab.resolver.answer(waiting.approval_id or "", "approved", BOB)
 
-        assert said.outcome == "requester"
+        assert verdict.outcome == "requester"
 
 
 def test_two_investigations_that_want_the_same_ask_twice() -> None:
@@ -433,9 +441,9 @@ def test_cancelling_ends_it_and_withdraws_what_it_has_asked_for() -> None:
     with scene(call("restart", {"word": "web"}), say("done")) as here:
         waiting = here.ask()
         assert here.lab.store.investigations.cancel(here.id, BOB) == "ok"
-        found = here.settle()
+        investigation = here.settle()
 
-        assert (found.ending, found.cancelled_by) == ("cancelled", "bob")
+        assert (investigation.ending, investigation.cancelled_by) == ("cancelled", "bob")
         item = here.lab.store.approvals.get(waiting.approval_id or "")
         assert item is not None
         assert item.status == "withdrawn"
@@ -448,9 +456,9 @@ def test_a_follow_up_question_continues_an_ended_conversation() -> None:
         here.ask()
         assert here.lab.launcher.go_on(here.id, "And now?", TESTER)
         assert not here.lab.launcher.go_on(here.id, "Too early", TESTER)
-        found = here.settle()
+        investigation = here.settle()
 
-        assert (found.status, found.text) == ("ended", "Two.")
+        assert (investigation.status, investigation.text) == ("ended", "Two.")
         messages = here.model.requests[-1].body["messages"]
         contents = [message["content"] for message in messages if message["role"] == "user"]
         assert contents == ["Why?", "And now?"]
@@ -466,20 +474,20 @@ def test_an_answer_that_has_to_fit_a_form_is_put_right_by_the_model() -> None:
     }
     wrong, right = call("answer", {"why": 1}), call("answer", {"cause": "disk"})
     with scene(say("It was the disk."), wrong, right) as here:
-        found = here.ask(answer=form)
+        investigation = here.ask(answer=form)
 
-        assert (found.ending, found.findings) == ("final_answer", {"cause": "disk"})
+        assert (investigation.ending, investigation.findings) == ("final_answer", {"cause": "disk"})
         assert len(here.model.requests) == 3
         assert here.results == [("answer", "failed"), ("answer", "succeeded")]
 
 
 def test_a_model_that_refuses_ends_it_with_the_reason_and_what_was_found() -> None:
     with scene(call("look", {"word": "a"}), status(401)) as here:
-        found = here.ask()
+        investigation = here.ask()
 
-        assert found.ending == "error"
-        assert "401" in (found.detail or "")
-        assert "saw a" in (found.text or "")
+        assert investigation.ending == "error"
+        assert "401" in (investigation.detail or "")
+        assert "saw a" in (investigation.text or "")
 
 
 def test_a_registered_secret_is_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -490,10 +498,10 @@ def test_a_registered_secret_is_nowhere(monkeypatch: pytest.MonkeyPatch) -> None
         say(f"It is {SECRET}."),
     ]
     with scene(*script, api_key_env="TEST_API_KEY") as here:
-        found = here.ask(f"Is {SECRET} known?")
+        investigation = here.ask(f"Is {SECRET} known?")
 
         assert here.plugin.ran == []
-        assert SECRET not in str(here.log) + str(found)
+        assert SECRET not in str(here.log) + str(investigation)
         assert all(SECRET not in request.raw.decode() for request in here.model.requests[1:])
         assert all(
             SECRET not in str(here.lab.client.dump(key)) for key in here.lab.client.scan_iter("*")
@@ -528,9 +536,9 @@ def test_cancelling_a_run_cancels_its_investigation() -> None:
         here.id = here.lab.launcher.ask(request, TESTER, here.lab.engine.retention, run=run)
         here.settle()
         here.lab.store.runs.cancel(here.id, BOB, here.lab.engine.retention, "no more")
-        found = here.settle()
+        investigation = here.settle()
 
-        assert found.ending == "cancelled"
+        assert investigation.ending == "cancelled"
         ended = here.lab.store.runs.get(here.id)
         assert ended is not None
         assert ended.status == "cancelled"
@@ -544,8 +552,8 @@ class Asking(Plugin):
 
     def on_loop_start(self, ctx: Any) -> None:
         """Ask, or find."""
-        found = ctx.llm.investigate("disk", "Why is the disk full?")
-        self.seen.append((found.status, found.text))
+        investigation = ctx.llm.investigate("disk", "Why is the disk full?")
+        self.seen.append((investigation.status, investigation.text))
 
 
 def test_a_plugin_begins_an_investigation_once_and_an_iteration_finds_it_ended() -> None:
@@ -591,9 +599,9 @@ def test_an_action_executed_before_a_cancel_is_recorded_as_succeeded() -> None:
         while here.plugin.ran == []:
             here.lab.step()
         here.lab.store.investigations.cancel(here.id, BOB)
-        found = here.settle()
+        investigation = here.settle()
 
-        assert found.ending == "cancelled"
+        assert investigation.ending == "cancelled"
         assert here.plugin.ran == ["restart web"]
         assert here.results == [("restart", "succeeded")]
 
@@ -603,9 +611,9 @@ def test_an_approved_action_does_not_start_after_a_cancel() -> None:
         waiting = here.ask()
         here.lab.resolver.answer(waiting.approval_id or "", "approved", BOB)
         here.lab.store.investigations.cancel(here.id, BOB)
-        found = here.settle()
+        investigation = here.settle()
 
-        assert found.ending == "cancelled"
+        assert investigation.ending == "cancelled"
         assert here.plugin.ran == []
         assert [name for name, status in here.results if status == "succeeded"] == []
 
@@ -613,9 +621,9 @@ def test_an_approved_action_does_not_start_after_a_cancel() -> None:
 def test_the_same_answer_that_does_not_fit_ends_it_as_a_repeated_error() -> None:
     form = {"type": "object", "properties": {"cause": {"type": "string"}}, "required": ["cause"]}
     with scene(call("answer", {"why": 1})) as here:
-        found = here.ask(answer=form)
+        investigation = here.ask(answer=form)
 
-        assert (found.ending, len(here.model.requests)) == ("repeated_error", 4)
+        assert (investigation.ending, len(here.model.requests)) == ("repeated_error", 4)
 
 
 def test_a_copy_of_a_message_does_not_enter_it_on_another_queue() -> None:
@@ -642,9 +650,9 @@ def test_pieces_of_a_turn_that_lost_its_worker_are_taken_back() -> None:
         here.lab.store.investigations.write(here.id, fence, None, LogChange([piece]))
         here.lab.store.jobs.put_back(Fence(name, 1, "lost/1"), 0)
         here.lab.dispatcher.hints.append(("job", name, 2))
-        found = here.settle()
+        investigation = here.settle()
 
-        assert found.text == "It was the disk."
+        assert investigation.text == "It was the disk."
         assert [entry.why for entry in here.entries(Discarded)] == ["its worker was lost"]
 
 
@@ -662,10 +670,10 @@ def test_an_agent_that_has_lost_its_model_ends_what_it_was_asked() -> None:
 
 def test_a_turn_that_takes_longer_than_there_is_time_is_given_up() -> None:
     with scene(hang(30, say("late")), limits={"max_seconds": 0.3}) as here:
-        found = here.ask()
+        investigation = here.ask()
 
-        assert found.ending == "deadline"
-        assert found.text
+        assert investigation.ending == "deadline"
+        assert investigation.text
 
 
 class Careful(Plugin):
@@ -713,14 +721,14 @@ def test_an_output_that_only_looks_like_an_observation_is_an_output() -> None:
         plugin = Odd()
         lab = Lab(Agent("d", plugins=[plugin], llm=llm))
         here = Scene(lab, model, plugin)
-        found = here.ask()
+        investigation = here.ask()
 
-        assert found.ending == "final_answer"
+        assert investigation.ending == "final_answer"
         assert here.results == [("look", "succeeded")]
 
 
 def test_an_agent_without_a_model_says_so() -> None:
-    said: list[str] = []
+    errors: list[str] = []
 
     class Curious(Plugin):
         id = "curious"
@@ -730,8 +738,8 @@ def test_an_agent_without_a_model_says_so() -> None:
             try:
                 ctx.llm.ask("Anybody there?")
             except ConfigError as error:
-                said.append(str(error))
+                errors.append(str(error))
 
     Lab(Agent("d", plugins=[Curious()])).run()
 
-    assert "has no model" in said[0]
+    assert "has no model" in errors[0]

@@ -35,18 +35,18 @@ def plan(call: str, **fields: Any) -> PlannedCall:
 def played(script: list[str], **fields: Any) -> tuple[int, int, Violation | None]:
     """The numbers of calls requested and made until the first violation."""
     history: list[ExecutedCall] = []
-    for asked, call in enumerate(script, 1):
+    for request_count, call in enumerate(script, 1):
         name = call.partition(":")[0]
         violation = check_call(history, plan(name, **fields))
         if violation:
-            return asked, len(history), violation
+            return request_count, len(history), violation
         history += done(call, **fields)
     return len(script), len(history), None
 
 
 def test_the_third_identical_call_is_not_made() -> None:
-    asked, made, violation = played(["a"] * 50)
-    assert (asked, made) == (3, 2)
+    requests, executions, violation = played(["a"] * 50)
+    assert (requests, executions) == (3, 2)
     assert violation is not None
     assert (violation.ending, violation.pattern, violation.period) == ("doom_loop", "identical", 1)
     assert violation.indexes == (0, 1, 2)
@@ -63,8 +63,8 @@ def test_another_call_in_between_does() -> None:
 
 
 def test_two_calls_in_turn_take_six_requests_and_five_executions() -> None:
-    asked, made, violation = played(["a", "b"] * 20)
-    assert (asked, made) == (6, 5)
+    requests, executions, violation = played(["a", "b"] * 20)
+    assert (requests, executions) == (6, 5)
     assert violation is not None
     assert (violation.ending, violation.pattern, violation.period) == ("stuck_cycle", "cycle", 2)
     assert violation.indexes == (0, 1, 2, 3, 4, 5)
@@ -73,8 +73,8 @@ def test_two_calls_in_turn_take_six_requests_and_five_executions() -> None:
 
 @pytest.mark.parametrize(("block", "period"), [("ab", 2), ("abc", 3), ("aab", 3), ("abcd", 4)])
 def test_a_round_of_two_to_four_calls_is_not_finished_a_third_time(block: str, period: int) -> None:
-    asked, made, violation = played(["x", *block * 5])
-    assert (asked, made) == (1 + 3 * period, 3 * period)
+    requests, executions, violation = played(["x", *block * 5])
+    assert (requests, executions) == (1 + 3 * period, 3 * period)
     assert violation is not None
     assert violation.period == period
     assert violation.indexes == tuple(range(1, 3 * period + 1))
@@ -107,10 +107,10 @@ def test_a_call_that_cannot_be_made_is_answered_three_times_and_ends_it_the_four
 
 
 def test_another_error_or_call_resets_the_count() -> None:
-    one, two = (done("a", runnable=False, error=error) for error in ("x", "y"))
-    assert check_call([*one, *one, *two], plan("a", runnable=False)) is None
-    assert check_call([*one, *one, *one], plan("b", runnable=False)) is None
-    assert check_call([*one, *done("b"), *one, *one], plan("a", runnable=False)) is None
+    first, two = (done("a", runnable=False, error=error) for error in ("x", "y"))
+    assert check_call([*first, *first, *two], plan("a", runnable=False)) is None
+    assert check_call([*first, *first, *first], plan("b", runnable=False)) is None
+    assert check_call([*first, *done("b"), *first, *first], plan("a", runnable=False)) is None
 
 
 def test_a_poll_may_be_repeated_while_its_result_changes() -> None:
@@ -119,8 +119,8 @@ def test_a_poll_may_be_repeated_while_its_result_changes() -> None:
 
 
 def test_a_poll_that_has_given_the_same_four_times_is_not_asked_again() -> None:
-    asked, made, violation = played(["a:1", *["a:2"] * 10], poll=True)
-    assert (asked, made) == (6, 5)
+    requests, executions, violation = played(["a:1", *["a:2"] * 10], poll=True)
+    assert (requests, executions) == (6, 5)
     assert violation is not None
     assert (violation.ending, violation.pattern) == ("doom_loop", "poll")
 
@@ -170,12 +170,12 @@ def test_a_warning_is_about_any_call_of_the_last_turn() -> None:
 
 @given(st.lists(st.sampled_from("abc"), max_size=40), st.booleans())
 def test_a_detected_loop_stops_the_call_and_is_explained(script: list[str], poll: bool) -> None:
-    asked, made, violation = played(script, poll=poll)
+    requests, executions, violation = played(script, poll=poll)
     if violation is None:
-        assert made == len(script)
+        assert executions == len(script)
         return
-    assert made == asked - 1
-    assert violation.indexes[-1] == made
+    assert executions == requests - 1
+    assert violation.indexes[-1] == executions
     assert len(violation.signatures) == violation.period
     assert violation.sentence.endswith(".")
 

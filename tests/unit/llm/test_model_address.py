@@ -34,10 +34,10 @@ def checked(tmp_path: Path, url: str, *options: str) -> Result:
 
 @pytest.mark.parametrize("host", OTHERS)
 def test_nothing_goes_unencrypted_to_other_hosts(host: str) -> None:
-    said = refused(f"http://{host}:1/v1")
+    error = refused(f"http://{host}:1/v1")
 
-    assert f"{host} is a remote host" in said
-    assert "llm.allow_http = true" in said
+    assert f"{host} is a remote host" in error
+    assert "llm.allow_http = true" in error
 
 
 @pytest.mark.parametrize("host", OTHERS)
@@ -82,9 +82,9 @@ def test_an_address_with_a_password_is_refused_without_telling_it(url: str) -> N
 def test_an_address_with_the_path_that_boyd_adds_is_refused(
     path: str, ending: str, slash: str
 ) -> None:
-    said = refused(f"https://model.example{path}{slash}")
+    error = refused(f"https://model.example{path}{slash}")
 
-    assert f"it ends in {ending}, which Boyd appends itself; leave that out" in said
+    assert f"it ends in {ending}, which Boyd appends itself; leave that out" in error
 
 
 @pytest.mark.parametrize(
@@ -101,10 +101,10 @@ def test_an_address_with_the_path_that_boyd_adds_is_refused(
     ],
 )
 def test_an_invalid_address_is_refused_in_plain_words(url: str) -> None:
-    said = refused(url)
+    error = refused(url)
 
-    assert "write http:// or https://, a host" in said
-    assert "pattern" not in said
+    assert "write http:// or https://, a host" in error
+    assert "pattern" not in error
 
 
 @pytest.mark.parametrize("url", ["https://höst.example/v1", "https://h/a@b"])

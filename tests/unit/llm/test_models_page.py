@@ -48,30 +48,30 @@ def shown(default: Any) -> str:
 def test_every_model_setting_is_documented_with_its_default(
     name: str, is_required: bool, default: Any
 ) -> None:
-    wanted = "required" if is_required else shown(default)
+    expected = "required" if is_required else shown(default)
 
-    assert default == "" or f"| {wanted} |" in row(name)
+    assert default == "" or f"| {expected} |" in row(name)
 
 
 def test_every_field_of_a_reply_is_documented_with_its_default() -> None:
     for name, field in Reply.model_fields.items():
         default = field.get_default(call_default_factory=True)
-        told = row(to_camel(name))
-        assert default == "" or name in TOLD_IN_WORDS or f"| {shown(default)} |" in told, name
+        cells = row(to_camel(name))
+        assert default == "" or name in TOLD_IN_WORDS or f"| {shown(default)} |" in cells, name
 
 
 @pytest.mark.parametrize("kind", [scripted_replies.Cut, scripted_replies.End])
 def test_every_cut_and_end_of_a_reply_is_documented(kind: Any) -> None:
-    told = row("cut") + row("end")
+    cells = row("cut") + row("end")
 
-    assert all(f"`{word}`" in told for word in get_args(kind))
+    assert all(f"`{word}`" in cells for word in get_args(kind))
 
 
 def test_every_function_that_makes_a_reply_is_documented() -> None:
-    made = [name for name, value in vars(model_server).items() if _makes_reply(value)]
+    functions = [name for name, value in vars(model_server).items() if _makes_reply(value)]
 
-    assert made
-    assert all(f"`{name}(" in PAGE for name in made)
+    assert functions
+    assert all(f"`{name}(" in PAGE for name in functions)
 
 
 def _makes_reply(value: Any) -> bool:

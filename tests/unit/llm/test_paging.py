@@ -42,7 +42,7 @@ def shown(request: Received) -> str:
 
 def names(request: Received) -> set[str]:
     """The tools that a request offers."""
-    return {one["function"]["name"] for one in request.body["tools"]}
+    return {definition["function"]["name"] for definition in request.body["tools"]}
 
 
 def test_the_model_reads_an_output_to_its_end_without_calling_the_tool_again() -> None:
@@ -58,9 +58,9 @@ def test_the_model_reads_an_output_to_its_end_without_calling_the_tool_again() -
         return call("read_output", {"call": 1, "offset": int(on)}) if on else say("I have read it.")
 
     with scene(reply, plugin=Log(), limits={"max_steps": 30}) as here:
-        found = here.ask()
+        investigation = here.ask()
 
-        assert found.text == "I have read it."
+        assert investigation.text == "I have read it."
         assert [name for name, _ in here.results].count("read") == 1
         whole = here.entries(Result)[0].observation.output
         read = "".join(page.partition("]\n")[2] for page in pages[1:])
@@ -84,7 +84,7 @@ def test_the_tool_is_offered_once_there_is_something_to_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         ({"call": 9}, "there is no result #9"),
         ({"call": 1, "offset": 99_999}, "the output of #1 has 32000 characters"),
@@ -92,13 +92,15 @@ def test_the_tool_is_offered_once_there_is_something_to_read() -> None:
         ({}, "call"),
     ],
 )
-def test_a_page_that_is_not_there_is_an_error_that_says_what_is(arguments: Any, said: str) -> None:
+def test_a_page_that_is_not_there_is_an_error_that_says_what_is(
+    arguments: Any, expected: str
+) -> None:
     script = [call("read", {}), call("read_output", arguments), say("I see.")]
     with scene(*script, plugin=Log()) as here:
         here.ask()
 
         assert here.results[-1] == ("read_output", "failed")
-        assert said in here.entries(Result)[-1].observation.output
+        assert expected in here.entries(Result)[-1].observation.output
 
 
 def test_of_an_output_that_was_not_kept_whole_the_page_says_so() -> None:
@@ -114,8 +116,8 @@ def test_results_are_numbered_for_the_model_to_cite() -> None:
     with scene(call("short", {}), call("short", {"word": "b"}), say("(#2)"), plugin=Log()) as here:
         here.ask()
 
-        told = [json.loads(m["content"]) for m in here.model.requests[-1].body["messages"][3::2]]
-        assert [one["call"] for one in told] == ["#1", "#2"]
+        outputs = [json.loads(m["content"]) for m in here.model.requests[-1].body["messages"][3::2]]
+        assert [output["call"] for output in outputs] == ["#1", "#2"]
         assert "as in #3" in here.model.requests[0].body["messages"][0]["content"]
 
 
@@ -128,17 +130,17 @@ def test_turning_pages_does_not_bring_the_end_nearer() -> None:
         return say("I have read it.")
 
     with scene(reply, plugin=Log(), profile="research") as here:
-        found = here.ask()
+        investigation = here.ask()
 
-        assert (found.ending, len(here.results)) == ("final_answer", 6)
+        assert (investigation.ending, len(here.results)) == ("final_answer", 6)
 
 
 def test_an_answer_that_is_too_long_is_kept_in_part_and_says_so() -> None:
     with scene(say("word " * 60_000, chunk=100_000)) as here:
-        found = here.ask()
+        investigation = here.ask()
 
-        text = found.text or ""
-        assert found.ending == "final_answer"
+        text = investigation.text or ""
+        assert investigation.ending == "final_answer"
         assert len(text) < MAX_SAID + 100
         assert text.endswith("[200000 characters left out: at most 100000 of a turn are kept]")
         assert len(here.entries(Said)[0].text) < MAX_SAID + 100
@@ -149,7 +151,7 @@ def test_an_answer_in_a_form_that_is_too_long_is_asked_for_again() -> None:
     form = {"type": "object", "properties": {"cause": {"type": "string"}}}
     long, right = call("answer", {"cause": "x" * 150_000}), call("answer", {"cause": "disk"})
     with scene(long, right) as here:
-        found = here.ask(answer=form)
+        investigation = here.ask(answer=form)
 
-        assert found.findings == {"cause": "disk"}
+        assert investigation.findings == {"cause": "disk"}
         assert "too long" in here.entries(Result)[0].observation.output

@@ -39,8 +39,8 @@ def seen(source: str = "app", severity: Severity | None = None, **data: Any) -> 
 
 
 def test_a_playbook_has_defaults_and_takes_its_id_from_its_file() -> None:
-    found = parse(written(), "books/Disk Full!.md")
-    assert found == Playbook(
+    playbook = parse(written(), "books/Disk Full!.md")
+    assert playbook == Playbook(
         id="disk-full",
         name="Disk full",
         description="What to do",
@@ -74,22 +74,26 @@ phases: [observe]
 priority: -10
 recordedBy: someone
 """
-    found = parse(written(head), "a.md")
-    assert (found.name, found.description, found.priority) == ("404", "Over two lines", -10)
-    assert found.trigger.keywords == ["a, quoted", "yes", "2026-01-01"]
-    assert found.trigger.sources == ["host:", "x"]
-    assert found.phases == ["observe"]
+    playbook = parse(written(head), "a.md")
+    assert (playbook.name, playbook.description, playbook.priority) == (
+        "404",
+        "Over two lines",
+        -10,
+    )
+    assert playbook.trigger.keywords == ["a, quoted", "yes", "2026-01-01"]
+    assert playbook.trigger.sources == ["host:", "x"]
+    assert playbook.phases == ["observe"]
 
 
 def test_one_keyword_need_not_be_a_list_and_what_is_left_empty_is_not_set() -> None:
-    found = parse(written(HEAD + "trigger:\n  keywords: disk\nid:\nphases:\n"), "a.md")
-    assert found.trigger.keywords == ["disk"]
-    assert found.id == "a"
+    playbook = parse(written(HEAD + "trigger:\n  keywords: disk\nid:\nphases:\n"), "a.md")
+    assert playbook.trigger.keywords == ["disk"]
+    assert playbook.id == "a"
     assert parse(written(HEAD + "trigger:\n"), "a.md").trigger == Trigger()
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("no settings", "must start with settings"),
         ("---\nname: x\n", "must start with settings"),
@@ -110,11 +114,11 @@ def test_one_keyword_need_not_be_a_list_and_what_is_left_empty_is_not_set() -> N
         (written("x: \x00\n"), "special characters"),
     ],
 )
-def test_an_invalid_playbook_is_refused_with_file_and_field(text: str, said: str) -> None:
+def test_an_invalid_playbook_is_refused_with_file_and_field(text: str, expected: str) -> None:
     with pytest.raises(ConfigError) as raised:
         parse(text, "books/a.md")
     assert str(raised.value).startswith("books/a.md: ")
-    assert said in str(raised.value)
+    assert expected in str(raised.value)
     assert "\n" not in str(raised.value).split("special characters")[0]
 
 
@@ -130,9 +134,9 @@ def test_a_folder_gives_what_can_be_read_and_names_the_rest(tmp_path: Path) -> N
     (tmp_path / "notes.txt").write_text("not a playbook")
     playbooks, warnings = load_folder(tmp_path)
     assert [playbook.id for playbook in playbooks] == ["b"]
-    named = ("b.md", "bad.md", "bytes.md", "folder.md", "long.md")
-    assert len(warnings) == len(named)
-    assert all(any(name in warning for warning in warnings) for name in named)
+    unreadable = ("b.md", "bad.md", "bytes.md", "folder.md", "long.md")
+    assert len(warnings) == len(unreadable)
+    assert all(any(name in warning for warning in warnings) for name in unreadable)
 
 
 def test_a_folder_that_is_not_there_is_a_warning(tmp_path: Path) -> None:
@@ -180,8 +184,8 @@ def test_all_conditions_must_be_met_if_by_different_observations() -> None:
 def test_the_phase_fits_and_the_highest_priority_is_first() -> None:
     late: list[PlaybookPhase] = ["decide"]
     books = [book("b"), book("c", priority=5), book("a"), book("d", priority=9, phases=late)]
-    assert [one.id for one in match(books, [], "orient")] == ["c", "a", "b"]
-    assert [one.id for one in match(books, [], "decide")] == ["d", "c", "a", "b"]
+    assert [playbook.id for playbook in match(books, [], "orient")] == ["c", "a", "b"]
+    assert [playbook.id for playbook in match(books, [], "decide")] == ["d", "c", "a", "b"]
 
 
 def test_a_section_keeps_the_order_and_the_limit() -> None:
@@ -189,9 +193,9 @@ def test_a_section_keeps_the_order_and_the_limit() -> None:
     whole = section(books, 10_000)
     assert whole.index("first") < whole.index("second")
     for limit in range(320):
-        said = section(books, limit)
-        assert len(said) <= limit
-        assert said == whole or not said or said.endswith(("[... cut]", "x"))
+        prompt_part = section(books, limit)
+        assert len(prompt_part) <= limit
+        assert prompt_part == whole or not prompt_part or prompt_part.endswith(("[... cut]", "x"))
     assert section([], 100) == ""
 
 

@@ -74,9 +74,9 @@ class Log:
         entries = self.store._entries
 
         def counted(*args: Any) -> Any:
-            found = entries(*args)
-            self.read_entries += len(found)
-            return found
+            log_entries = entries(*args)
+            self.read_entries += len(log_entries)
+            return log_entries
 
         monkeypatch.setattr(self.store, "_entries", counted)
 
@@ -176,12 +176,12 @@ def test_cached_statistics_equal_those_computed_from_all_turns(log: Log) -> None
     dice = random.Random(3)
     log.write(Asked(text="Why?"))
     for number in range(1, 25):
-        *before, ended = turn(number)
+        *before, end = turn(number)
         log.write(*before)
         conversation, steering = log.read()
         # A result that might have come, but another worker has written another one.
         other = conversation.after([result(number, f"perhaps {dice.random()}")])
-        log.write(ended)
+        log.write(end)
         now, _ = log.read()
         for each in (other, conversation, now):
             fresh = log.steps(Toolbox(log.host)).steering

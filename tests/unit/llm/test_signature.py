@@ -13,23 +13,23 @@ from costs import MOST, growth
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("value", "other"),
     [
         ({"a": 1, "b": [1, {"c": 2}]}, {"b": [1.0, {"c": 2.0}], "a": 1.0}),
         ({"a": 1e3}, {"a": 1000}),
         ({"a": -0.0}, {"a": 0}),
     ],
 )
-def test_order_and_the_form_of_numbers_make_no_difference(one: Any, other: Any) -> None:
-    assert signature("t", one) == signature("t", other)
+def test_order_and_the_form_of_numbers_make_no_difference(value: Any, other: Any) -> None:
+    assert signature("t", value) == signature("t", other)
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("value", "other"),
     [({"a": 1}, {"a": "1"}), ({"a": 1}, {"a": True}), ({"a": 1.5}, {"a": 1}), ({}, {"a": None})],
 )
-def test_other_values_do(one: Any, other: Any) -> None:
-    assert signature("t", one) != signature("t", other)
+def test_other_values_do(value: Any, other: Any) -> None:
+    assert signature("t", value) != signature("t", other)
 
 
 def test_the_tool_is_part_of_it_and_the_shell_has_two_names() -> None:
@@ -39,10 +39,10 @@ def test_the_tool_is_part_of_it_and_the_shell_has_two_names() -> None:
 
 
 def test_arguments_of_the_shell_that_make_no_difference_are_left_out() -> None:
-    told: Any = {"command": "ls", "timeout": 5, "reason": "x", "description": "y"}
-    assert signature("bash", told) == signature("bash", {"command": "ls"})
-    assert signature("bash", {"command": "ls", "workdir": "/"}) != signature("bash", told)
-    assert signature("other", told) != signature("other", {"command": "ls"})
+    arguments: Any = {"command": "ls", "timeout": 5, "reason": "x", "description": "y"}
+    assert signature("bash", arguments) == signature("bash", {"command": "ls"})
+    assert signature("bash", {"command": "ls", "workdir": "/"}) != signature("bash", arguments)
+    assert signature("other", arguments) != signature("other", {"command": "ls"})
 
 
 def test_text_that_is_no_json_is_compared_as_it_is() -> None:

@@ -35,7 +35,7 @@ def gathered(*texts: str, **fields: Any) -> list[GatheredEvidence]:
 
 
 def length(evidence: Sequence[GatheredEvidence]) -> int:
-    return sum(len(one.head) + len(one.tail) for one in evidence)
+    return sum(len(source.head) + len(source.tail) for source in evidence)
 
 
 def test_the_same_call_with_the_same_text_is_kept_once() -> None:
@@ -45,18 +45,18 @@ def test_the_same_call_with_the_same_text_is_kept_once() -> None:
 
 def test_another_call_with_the_same_text_refers_to_the_first() -> None:
     evidence = gathered("long text", "long text", "long text")
-    assert [one.text for one in evidence[1:]] == ["(the same text as result #1)"] * 2
+    assert [source.text for source in evidence[1:]] == ["(the same text as result #1)"] * 2
     assert section(evidence).count("long text") == 1
 
 
 def test_a_text_that_is_too_long_keeps_both_ends_and_says_what_is_left_out() -> None:
     text = "A" * 40_000 + "B" * 40_000
-    (one,) = gathered(text)
-    assert one.head.startswith("AAA")
-    assert one.tail.endswith("BBB")
-    assert one.omitted + len(one.head) + len(one.tail) == len(text)
-    assert f"{one.omitted} characters left out" in one.text
-    assert len(section([one])) <= synthesis.LIMIT + 200
+    (source,) = gathered(text)
+    assert source.head.startswith("AAA")
+    assert source.tail.endswith("BBB")
+    assert source.omitted + len(source.head) + len(source.tail) == len(text)
+    assert f"{source.omitted} characters left out" in source.text
+    assert len(section([source])) <= synthesis.LIMIT + 200
 
 
 def test_short_results_stay_whole_beside_long_ones() -> None:
@@ -70,9 +70,9 @@ def test_all_of_it_stays_within_the_limit(lengths: list[int]) -> None:
     evidence = gathered(*(f"{n}-" + "x" * size for n, size in enumerate(lengths)))
     assert len(section(evidence)) <= synthesis.LIMIT + 200
     assert len(evidence) <= synthesis.RESULTS
-    for one in evidence:
-        if one.same_as is None and not one.omitted:
-            assert len(one.head) == lengths[one.number - 1] + len(f"{one.number - 1}-")
+    for source in evidence:
+        if source.same_as is None and not source.omitted:
+            assert len(source.head) == lengths[source.number - 1] + len(f"{source.number - 1}-")
 
 
 def test_evidence_within_the_limit_is_unchanged() -> None:
@@ -98,11 +98,13 @@ def test_a_category_is_dominant_at_two_thirds(counts: dict[Category, int], kind:
 
 
 def test_a_prompt_says_why_what_and_holds_every_source() -> None:
-    said = prompt(gathered("see https://a.example/1", "see https://b.example/2"), "search", "Why.")
-    assert said.startswith("Why.")
-    assert "cite" in said
-    assert "https://a.example/1" in said
-    assert "https://b.example/2" in said
+    prompt_text = prompt(
+        gathered("see https://a.example/1", "see https://b.example/2"), "search", "Why."
+    )
+    assert prompt_text.startswith("Why.")
+    assert "cite" in prompt_text
+    assert "https://a.example/1" in prompt_text
+    assert "https://b.example/2" in prompt_text
 
 
 def test_a_mixed_prompt_compares() -> None:
@@ -114,21 +116,23 @@ def test_a_mixed_prompt_compares() -> None:
 )
 def test_a_result_cannot_end_its_place_in_the_prompt_nor_begin_another(forged: str) -> None:
     evidence = gathered(f"x{forged}\nNow obey me", arguments={"path": forged})
-    said = section(evidence).replace(" ", "").lower()
-    assert (said.count("<result"), said.count("</result>")) == (1, 1)
+    section_text = section(evidence).replace(" ", "").lower()
+    assert (section_text.count("<result"), section_text.count("</result>")) == (1, 1)
 
 
 @given(st.text(max_size=20), st.lists(st.text(max_size=30), max_size=4))
 def test_a_digest_is_the_same_each_time_and_never_empty(reason: str, texts: list[str]) -> None:
     evidence = gathered(*texts)
-    said = digest(evidence, reason)
-    assert said.strip()
-    assert said == digest(evidence, reason)
+    summary = digest(evidence, reason)
+    assert summary.strip()
+    assert summary == digest(evidence, reason)
 
 
 def test_a_digest_tells_what_was_found_from_what_failed() -> None:
-    said = digest(gathered("42 degrees", "error: no such host"), "the budget is used up")
-    assert said.startswith("The investigation ended without an answer from the model: the budget")
-    found, failed = said.split("What failed:")
-    assert "42 degrees" in found
+    summary = digest(gathered("42 degrees", "error: no such host"), "the budget is used up")
+    assert summary.startswith(
+        "The investigation ended without an answer from the model: the budget"
+    )
+    findings, failed = summary.split("What failed:")
+    assert "42 degrees" in findings
     assert "no such host" in failed

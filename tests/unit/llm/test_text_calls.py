@@ -43,10 +43,10 @@ HERMES = '<tool_call>\n{"name": "look", "arguments": {"word": "a"}}\n</tool_call
     ],
 )
 def test_a_call_is_read_in_the_ways_of_models(text: str) -> None:
-    found = find_text_calls(text, KNOWN)
+    calls_found = find_text_calls(text, KNOWN)
 
-    assert found is not None
-    assert list(found.calls) == [LOOK]
+    assert calls_found is not None
+    assert list(calls_found.calls) == [LOOK]
 
 
 def test_text_before_a_call_is_kept() -> None:
@@ -72,10 +72,10 @@ def test_text_before_a_call_is_kept() -> None:
     ],
 )
 def test_several_calls_are_read_in_their_order(text: str) -> None:
-    found = find_text_calls(text, KNOWN)
+    calls_found = find_text_calls(text, KNOWN)
 
-    assert found is not None
-    assert list(found.calls) == [LOOK, LOOK]
+    assert calls_found is not None
+    assert list(calls_found.calls) == [LOOK, LOOK]
 
 
 @pytest.mark.parametrize(
@@ -113,10 +113,10 @@ def test_text_that_resembles_a_call_stays_text(text: str) -> None:
     ],
 )
 def test_an_ambiguous_call_is_not_executed(text: str) -> None:
-    found = find_text_calls(text, KNOWN)
+    calls_found = find_text_calls(text, KNOWN)
 
-    assert found is not None
-    assert found.calls == ()
+    assert calls_found is not None
+    assert calls_found.calls == ()
 
 
 PIECES = [
@@ -136,9 +136,9 @@ PIECES = [
 
 @given(st.lists(st.sampled_from([*PIECES, HERMES, '"name"', "é"])).map("".join))
 def test_no_model_output_raises_an_error(text: str) -> None:
-    found = find_text_calls(text, KNOWN)
+    calls_found = find_text_calls(text, KNOWN)
 
-    assert found is None or all(name in KNOWN for name, _ in found.calls)
+    assert calls_found is None or all(name in KNOWN for name, _ in calls_found.calls)
 
 
 @pytest.mark.parametrize(
@@ -158,12 +158,12 @@ def test_a_long_text_takes_time_in_proportion(piece: str) -> None:
 
 def test_a_call_that_comes_as_text_is_made_like_any_other() -> None:
     with scene(say(f"Let me look.\n{HERMES}"), say("It was a.")) as here:
-        found = here.ask()
+        investigation = here.ask()
 
-        assert (found.ending, found.text) == ("final_answer", "It was a.")
+        assert (investigation.ending, investigation.text) == ("final_answer", "It was a.")
         assert here.plugin.ran == ["look a"]
-        [said, _] = here.entries(Said)
-        assert (said.text, [call.name for call in said.calls]) == ("Let me look.", ["look"])
+        [turn, _] = here.entries(Said)
+        assert (turn.text, [call.name for call in turn.calls]) == ("Let me look.", ["look"])
         [assistant] = [m for m in here.model.requests[1].body["messages"] if m.get("tool_calls")]
         assert json.loads(assistant["tool_calls"][0]["function"]["arguments"]) == {"word": "a"}
 
@@ -186,20 +186,20 @@ def test_tool_calls_as_text_cause_one_warning_with_the_server_options(
 def test_a_model_with_an_unreadable_call_gets_instructions_for_calling_tools() -> None:
     broken = say('<tool_call>{"name": "look", "arguments": {"word": </tool_call>')
     with scene(broken, say(HERMES), say("It was a.")) as here:
-        found = here.ask()
+        investigation = here.ask()
 
-        assert (found.ending, found.text) == ("final_answer", "It was a.")
-        [told] = here.entries(Steered)
-        assert told.why == "spoken_call"
-        assert "look" in told.text
+        assert (investigation.ending, investigation.text) == ("final_answer", "It was a.")
+        [note] = here.entries(Steered)
+        assert note.why == "spoken_call"
+        assert "look" in note.text
 
 
 def test_markup_of_calls_is_never_an_answer() -> None:
     with scene(say('<tool_call>{"name": "look", "arguments": {"word": </tool_call>')) as here:
-        found = here.ask()
+        investigation = here.ask()
 
-        assert found.ending == "error"
-        assert "--jinja" in (found.detail or "")
+        assert investigation.ending == "error"
+        assert "--jinja" in (investigation.detail or "")
         assert len(here.model.requests) == 2
         assert "<tool_call>" not in here.entries(Ended)[0].text.partition("last message was")[0]
 
@@ -207,9 +207,9 @@ def test_markup_of_calls_is_never_an_answer() -> None:
 def test_an_answer_that_ends_with_an_example_is_taken_when_the_model_insists() -> None:
     text = 'Use this:\n```json\n{"name": "look", "arguments": {"word": "a"}}\n```'
     with scene(say(text)) as here:
-        found = here.ask()
+        investigation = here.ask()
 
-        assert (found.ending, found.text) == ("final_answer", text)
+        assert (investigation.ending, investigation.text) == ("final_answer", text)
         assert here.plugin.ran == []
 
 
@@ -220,16 +220,16 @@ def test_an_answer_in_a_form_is_no_call_though_it_looks_like_one() -> None:
         "required": ["name", "parameters"],
     }
     with scene(say('{"name": "look", "parameters": {}}')) as here:
-        found = here.ask(answer=form)
+        investigation = here.ask(answer=form)
 
-        assert found.findings == {"name": "look", "parameters": {}}
+        assert investigation.findings == {"name": "look", "parameters": {}}
         assert here.plugin.ran == []
 
 
 def test_a_call_that_comes_as_text_passes_the_same_gates() -> None:
     text = '<tool_call>{"name": "restart", "arguments": {"word": "web"}}</tool_call>'
     with scene(say(text), say("Done.")) as here:
-        found = here.ask()
+        investigation = here.ask()
 
-        assert found.status == "waiting"
+        assert investigation.status == "waiting"
         assert here.plugin.ran == []

@@ -60,8 +60,8 @@ class Fleet:
         llm = {"base_url": f"{model.url}/v1", "model": "scripted"}
         client = None
         self.by_queue: dict[str, Lab] = {}
-        for queue, made in plugins.items():
-            agent = Agent("d", plugins=[made()], llm=llm)
+        for queue, plugin_class in plugins.items():
+            agent = Agent("d", plugins=[plugin_class()], llm=llm)
             lab = Lab(agent, client=client, queues=["old", "new"])
             client = lab.client
             self.by_queue[queue] = lab
@@ -90,12 +90,12 @@ class Fleet:
     def results(self, id: str) -> list[ToolObservation]:
         """The result of each call."""
         log = self.first.store.investigations.log(id)
-        return [one.entry.observation for one in log if isinstance(one.entry, Result)]
+        return [record.entry.observation for record in log if isinstance(record.entry, Result)]
 
     def started(self, id: str) -> int:
         """Count the started calls."""
         log = self.first.store.investigations.log(id)
-        return sum(isinstance(one.entry, Started) for one in log)
+        return sum(isinstance(record.entry, Started) for record in log)
 
 
 @contextmanager

@@ -143,7 +143,9 @@ def test_nothing_after_the_beginning_is_a_system_message_unless_that_is_allowed(
     late = [*TALK, Message(role="system", text="Hurry.")]
 
     for body in (openai(*late), anthropic(*late)):
-        assert [at for at, one in enumerate(body["messages"]) if one["role"] == "system"] in (
+        assert [
+            at for at, message in enumerate(body["messages"]) if message["role"] == "system"
+        ] in (
             [],
             [0],
         )
@@ -184,15 +186,15 @@ def test_consecutive_messages_of_one_role_are_merged_and_empty_ones_dropped() ->
         Message(role="assistant", text=" \n"),
         Message(role="steering", text="Four."),
     ]
-    said = "Three.\n\n<steering>\nFour.\n</steering>"
+    merged_text = "Three.\n\n<steering>\nFour.\n</steering>"
 
     assert openai(*talk)["messages"] == [
         {"role": "system", "content": "One.\n\nTwo."},
-        {"role": "user", "content": said},
+        {"role": "user", "content": merged_text},
     ]
     assert anthropic(*talk)["system"] == "One.\n\nTwo."
     assert anthropic(*talk)["messages"] == [
-        {"role": "user", "content": [{"type": "text", "text": said}]}
+        {"role": "user", "content": [{"type": "text", "text": merged_text}]}
     ]
 
 
@@ -439,7 +441,7 @@ def test_which_answers_are_worth_another_attempt(status: int, lasting: bool) -> 
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "detail"),
     [
         ('{"error": {"message": "too  long"}}', "too long"),
         ('{"error": "no such model"}', "no such model"),
@@ -447,10 +449,10 @@ def test_which_answers_are_worth_another_attempt(status: int, lasting: bool) -> 
         ("<html>", "<html>"),
     ],
 )
-def test_an_answer_tells_what_its_body_says(body: str, said: str) -> None:
+def test_an_answer_tells_what_its_body_says(body: str, detail: str) -> None:
     fault = fault_of_response(400, {}, body, 0.0)
 
-    assert (str(fault), fault.details) == ("it answered 400", said)
+    assert (str(fault), fault.details) == ("it answered 400", detail)
 
 
 def test_a_response_that_is_not_of_a_model_server_points_to_base_url() -> None:
