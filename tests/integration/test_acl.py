@@ -41,9 +41,9 @@ HEALTH = STORE.parent / "health"
 @pytest.fixture
 def guarded(tmp_path: Path, redis_server: str) -> Iterator[Guarded]:
     """A Redis with users; `redis_server` is asked for to skip where there is none."""
-    made = Guarded(tmp_path)
-    yield made
-    made.end()
+    guarded_redis = Guarded(tmp_path)
+    yield guarded_redis
+    guarded_redis.end()
 
 
 @pytest.fixture
@@ -99,12 +99,12 @@ def test_every_process_works_as_its_user_and_is_refused_nothing(
 
     # A run that leads to an approval, which is approved and executed by another process.
     run = {"title": "t", "description": "d", "callbackUrl": "http://127.0.0.1:9/"}
-    made = ask("POST", f"{api}/runs", run, 201)
+    created = ask("POST", f"{api}/runs", run, 201)
     [item] = wait_until(lambda: waiting(running))
     done = ask("POST", f"{api}/approvals/{item.id}/approve?wait=15", {}, by="bob")
     assert done["success"], done
-    wait_until(lambda: ask("GET", f"{api}/runs/{made['id']}")["status"] == "completed")
-    wait_until(lambda: ask("GET", f"{api}/runs/{made['id']}/callback")["attempts"] >= 1)
+    wait_until(lambda: ask("GET", f"{api}/runs/{created['id']}")["status"] == "completed")
+    wait_until(lambda: ask("GET", f"{api}/runs/{created['id']}/callback")["attempts"] >= 1)
 
     # Everything else that the API does.
     assert ask("POST", f"{api}/loop/trigger", {})["success"]
@@ -145,10 +145,10 @@ def test_every_route_works_as_the_user_of_the_api_and_is_refused_nothing(
         queues = "loop,observe,host,callback,think,act"
         running.start("worker", "worker", "--agent", "agents.routed:routed", "--queues", queues)
         ask = asking(running, guarded)
-        known = Known(ask, running)
+        ids = Known(ask, running)
         ask("POST", f"{BASE}/agents/routed/loop/trigger", {})
 
-        failed = list(asked_everything(ask, known))
+        failed = list(asked_everything(ask, ids))
 
         # A stream that is gone on from an event which is kept no longer has to find that out.
         url, old = f"{ask.base}{BASE}/agents/routed/events", {"Last-Event-ID": "1-0"}
@@ -172,14 +172,14 @@ def test_users_who_run_scripts_can_read_every_page_of_a_list(
     client = connect(guarded.urls[role])
     scripts = Scripts(client).of(Keys("a"))
     guarded.admin.zadd("boyd:{a}:executions", {f"call:{n}": n for n in range(5)})
-    found: list[str] = []
+    names: list[str] = []
     position: Position = None
     while page := read_page(scripts, "boyd:{a}:executions", position, 2, newest_first):
-        found += [name for name, _ in page]
+        names += [name for name, _ in page]
         position = page[-1]
     client.close()
 
-    assert sorted(found) == [f"call:{n}" for n in range(5)]
+    assert sorted(names) == [f"call:{n}" for n in range(5)]
     assert guarded.refused() == []
 
 
@@ -252,8 +252,8 @@ def test_a_link_signs_in_once_with_the_rights_of_the_api(guarded: Guarded) -> No
 
 def command(url: str, *arguments: str) -> Any:
     """Run a command as the user of *url*; its answer as JSON."""
-    known = {"BOYD_REDIS_URL": url}
-    result = CliRunner().invoke(boyd, [*arguments, "-o", "json"], env=known)
+    environment = {"BOYD_REDIS_URL": url}
+    result = CliRunner().invoke(boyd, [*arguments, "-o", "json"], env=environment)
     assert result.exit_code in (0, 1), result.output
     return json.loads(result.stdout)
 
@@ -264,9 +264,11 @@ def test_the_first_key_and_the_doctor_need_no_more(guarded: Guarded) -> None:
     assert command(guarded.urls["api"], *key)["key"].startswith("boyd_")
     command(guarded.urls["api"], "keys", "list")
     command(guarded.urls["api"], "audit", "verify", "--deployment")
-    found = command(guarded.urls["metrics"], "doctor")["findings"]
-    kept = {f["subject"]: f["level"] for f in found if f["subject"] in ("persistence", "eviction")}
-    assert kept == {"persistence": "ok", "eviction": "ok"}
+    findings = command(guarded.urls["metrics"], "doctor")["findings"]
+    levels = {
+        f["subject"]: f["level"] for f in findings if f["subject"] in ("persistence", "eviction")
+    }
+    assert levels == {"persistence": "ok", "eviction": "ok"}
     assert guarded.refused() == []
 
 

@@ -28,9 +28,9 @@ def triggered(deployment: Deployment) -> dict[str, int]:
     return {name: deployment.launcher(f"lone-{name}").trigger("test").iteration for name in ALL}
 
 
-def ended(deployment: Deployment, begun: dict[str, int]) -> dict[str, LoopResult]:
+def ended(deployment: Deployment, numbers: dict[str, int]) -> dict[str, LoopResult]:
     """The results of those iterations, once all have ended."""
-    return {name: deployment.ended(f"lone-{name}", n) for name, n in begun.items()}
+    return {name: deployment.ended(f"lone-{name}", n) for name, n in numbers.items()}
 
 
 def errors(results: dict[str, LoopResult]) -> dict[str, list[str | None]]:
@@ -59,7 +59,7 @@ def test_losing_the_last_act_worker_in_any_phase_ends_the_iteration_and_the_next
     deployment.start("act", "worker", *AGENTS, "-Q", "act")
     hold = Path(f"{deployment.effects_file}.hold")
     hold.touch()
-    begun = triggered(deployment)
+    numbers = triggered(deployment)
     # The one that is held in complete has acted by then; none of the others has.
     held = {f"{name}:lone-{name}:1" for name in PHASES} | {"decide:lone-asks:1"}
     wait_until(lambda: held <= {line.rpartition(":")[0] for line in deployment.effects()})
@@ -68,14 +68,14 @@ def test_losing_the_last_act_worker_in_any_phase_ends_the_iteration_and_the_next
         15, f"the last act worker lost ({number.name}): all iterations ended after"
     ):
         hold.unlink()
-        results = ended(deployment, begun)
+        results = ended(deployment, numbers)
     following = ended(deployment, triggered(deployment))
-    said = errors(results)
+    messages = errors(results)
 
-    assert said.pop("complete") == [None]
-    assert "Outcome unknown" in (said.pop("act")[0] or "")
-    assert said.pop("asks") == ["Approval required"]
-    assert said == {name: [NO_ACT] for name in ("start", "observe", "orient", "decide")}
+    assert messages.pop("complete") == [None]
+    assert "Outcome unknown" in (messages.pop("act")[0] or "")
+    assert messages.pop("asks") == ["Approval required"]
+    assert messages == {name: [NO_ACT] for name in ("start", "observe", "orient", "decide")}
     assert all(result.observations for result in following.values())
     acted = [line for line in deployment.effects() if line.startswith("act:")]
     assert sorted(line.split(":")[1] for line in acted) == ["lone-act", "lone-complete"]
@@ -87,10 +87,10 @@ def test_an_action_that_sigterm_to_the_group_cuts_off_is_unknown(deployment: Dep
     deployment.start("act", "worker", *AGENTS, "-Q", "act", "--pool", "prefork")
     hold = Path(f"{deployment.effects_file}.hold")
     hold.touch()
-    begun = deployment.launcher("lone-act").trigger("test").iteration
+    number = deployment.launcher("lone-act").trigger("test").iteration
     wait_until(lambda: any(line.startswith("act:") for line in deployment.effects()))
     os.killpg(deployment.processes["act"].pid, signal.SIGTERM)
-    [result] = deployment.ended("lone-act", begun).action_results
+    [result] = deployment.ended("lone-act", number).action_results
     hold.unlink()
 
     assert result.unknown
@@ -105,11 +105,11 @@ def test_an_act_worker_that_wakes_up_late_is_refused_and_works_for_the_next(
     deployment.start("act", "worker", *AGENTS, "-Q", "act")
     hold = Path(f"{deployment.effects_file}.hold")
     hold.touch()
-    begun = deployment.launcher("lone-act").trigger("test").iteration
+    number = deployment.launcher("lone-act").trigger("test").iteration
     wait_until(lambda: any(line.startswith("act:") for line in deployment.effects()))
     deployment.kill("act", signal.SIGSTOP)
     hold.unlink()
-    result = deployment.ended("lone-act", begun)
+    result = deployment.ended("lone-act", number)
     deployment.kill("act", signal.SIGCONT)
     serving = deployment.store.fleet.of("lone-act").serving
     wait_until(lambda: serving("act", fresh=True))
@@ -117,7 +117,7 @@ def test_an_act_worker_that_wakes_up_late_is_refused_and_works_for_the_next(
 
     assert result.action_results[0].unknown
     assert deployment.ended("lone-act", again).action_results[0].success
-    assert deployment.agent("lone-act").history.get(begun) == result
+    assert deployment.agent("lone-act").history.get(number) == result
 
 
 def test_an_iteration_is_abandoned_with_a_command_while_its_worker_acts(
@@ -128,29 +128,29 @@ def test_an_iteration_is_abandoned_with_a_command_while_its_worker_acts(
     key = deployment.key("ann", "admin")["Authorization"].removeprefix("Bearer ")
     hold = Path(f"{deployment.effects_file}.hold")
     hold.touch()
-    begun = deployment.launcher("lone-act").trigger("test").iteration
+    number = deployment.launcher("lone-act").trigger("test").iteration
     wait_until(lambda: any(line.startswith("act:") for line in deployment.effects()))
-    known = {"BOYD_URL": url, "BOYD_API_KEY": key, "BOYD_STATE_DIR": str(deployment.folder)}
-    asked = ["abandon", "--agent", "lone-act", "--reason", "it hangs"]
-    said = CliRunner().invoke(boyd, asked, env=known)
-    result = deployment.ended("lone-act", begun)
+    environment = {"BOYD_URL": url, "BOYD_API_KEY": key, "BOYD_STATE_DIR": str(deployment.folder)}
+    arguments = ["abandon", "--agent", "lone-act", "--reason", "it hangs"]
+    outcome = CliRunner().invoke(boyd, arguments, env=environment)
+    result = deployment.ended("lone-act", number)
     hold.unlink()
     again = deployment.launcher("lone-act").trigger("test").iteration
 
-    assert said.exit_code == 0, said.output
-    assert said.stdout == f"lone-act #1 has failed: {result.error}\n"
+    assert outcome.exit_code == 0, outcome.output
+    assert outcome.stdout == f"lone-act #1 has failed: {result.error}\n"
     assert (result.success, result.error) == (False, "abandoned: it hangs (by ann)")
     assert result.action_results[0].unknown
     assert deployment.ended("lone-act", again).action_results[0].success
-    assert deployment.agent("lone-act").history.get(begun) == result
+    assert deployment.agent("lone-act").history.get(number) == result
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
 def test_an_action_may_compute_in_several_processes(deployment: Deployment, pool: str) -> None:
     deployment.worker("work", "agents.parallel:agent", "--pool", pool)
-    begun = deployment.launcher("parallel").trigger("test").iteration
-    [result] = deployment.ended("parallel", begun, timeout=90).action_results
+    number = deployment.launcher("parallel").trigger("test").iteration
+    [result] = deployment.ended("parallel", number, timeout=90).action_results
 
     assert result.error is None
     assert isinstance(result.output, dict)

@@ -188,10 +188,10 @@ class Trial:
         for key in keys:
             pipe.dump(key)
             pipe.pttl(key)
-        found = pipe.execute()
+        replies = pipe.execute()
         return {
             key: (dump, ttl > 0)
-            for key, dump, ttl in zip(keys, found[::2], found[1::2], strict=True)
+            for key, dump, ttl in zip(keys, replies[::2], replies[1::2], strict=True)
             if dump is not None
         }
 
@@ -202,12 +202,12 @@ class Trial:
         for key in keys:
             pipe.type(key)
             pipe.pttl(key)
-        found = pipe.execute()
-        for key, kind in zip(keys, found[::2], strict=True):
+        replies = pipe.execute()
+        for key, kind in zip(keys, replies[::2], strict=True):
             READS[kind](pipe, key)
         return {
             key: (value, ttl > 0)
-            for key, value, ttl in zip(keys, pipe.execute(), found[1::2], strict=True)
+            for key, value, ttl in zip(keys, pipe.execute(), replies[1::2], strict=True)
         }
 
     def _restore(self, snapshot: Snapshot) -> None:
@@ -225,29 +225,29 @@ def trial(
     """A store all of whose scripts are tried out."""
     admin, raw = patient_client(redis_url), redis.Redis.from_url(redis_url)
     admin.execute_command("ACL", "SETUSER", USER, "on", "nopass", "~boyd:*", "+@all")
-    made = Trial(admin, raw, tries)
+    attempt = Trial(admin, raw, tries)
     run, run_and_read = Scripts.run, Scripts.run_and_read
 
     def tried(self: Scripts, call: ScriptCall, pipe: Any = None) -> Any:
         if pipe is not None:
-            made(call, lambda: run(self, call))
+            attempt(call, lambda: run(self, call))
             return None
-        return made(call, lambda: run(self, call))
+        return attempt(call, lambda: run(self, call))
 
     def tried_each(self: Scripts, calls: list[ScriptCall]) -> list[Any]:
         return [tried(self, call) for call in calls]
 
     def tried_and_read(self: Scripts, call: ScriptCall, add_reads: Reads) -> Any:
-        return made(call, lambda: run_and_read(self, call, add_reads))
+        return attempt(call, lambda: run_and_read(self, call, add_reads))
 
     monkeypatch.setattr(Scripts, "run", tried)
     monkeypatch.setattr(Scripts, "run_each", tried_each)
     monkeypatch.setattr(Scripts, "run_and_read", tried_and_read)
     url = redis_url.replace("redis://", f"redis://{USER}:x@")
     client = connect(url)
-    yield made, Store(client, "w")
-    for one in (client, admin, raw):
-        one.close()
+    yield attempt, Store(client, "w")
+    for connection in (client, admin, raw):
+        connection.close()
 
 
 def live(store: Store) -> None:
@@ -393,9 +393,9 @@ def iterations(store: Store, a: AgentStore) -> None:
     a.iterations.leave(entry, "complete", {})
     entry = a.iterations.enter(1, 1, "complete", "w/7")
     assert entry
-    ended = [RunOutcome(run_id="run1", status="completed", result=FOUND, approval_id=None)]
+    outcomes = [RunOutcome(run_id="run1", status="completed", result=FOUND, approval_id=None)]
     a.runs.submit(RunRequest(title="t", description="d"), False, ANN, "run2")
-    assert a.iterations.finish(Fence(1, 1, "w/7"), result(1), ended, FOUND, KEEP) == 2
+    assert a.iterations.finish(Fence(1, 1, "w/7"), result(1), outcomes, FOUND, KEEP) == 2
     a.runs.redeliver("run1", ANN)
     a.runs.page(10, status="completed")
     a.history.summaries()
@@ -739,9 +739,9 @@ def proposal(number: int, **fields: Any) -> Proposal:
 @pytest.mark.long
 @pytest.mark.parametrize("tries", [1, 3])
 def test_each_script_does_all_or_nothing(trial: tuple[Trial, Store], tries: int) -> None:
-    made, store = trial
+    attempts, store = trial
     live(store)
 
-    assert not made.problems, "\n".join(made.problems)
-    assert set(NAMES) - made.tried.keys() == set()
-    assert made.faults > 400 * tries
+    assert not attempts.problems, "\n".join(attempts.problems)
+    assert set(NAMES) - attempts.tried.keys() == set()
+    assert attempts.faults > 400 * tries

@@ -80,15 +80,15 @@ class Site:
 
 def block(stream: http.client.HTTPResponse) -> dict[str, str]:
     """The next event: its fields; none at the end of the stream."""
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     while True:
         read = stream.readline().decode()
         line = read.rstrip("\n")
-        if not read or (not line and found):
-            return found
+        if not read or (not line and fields):
+            return fields
         name, _, value = line.partition(": ")
         if name:
-            found[name] = value
+            fields[name] = value
 
 
 @pytest.fixture
@@ -100,8 +100,8 @@ def site(deployment: Deployment) -> Site:
 
 def agent_id(site: Site) -> str:
     """The only agent."""
-    [found] = site.deployment.store.fleet.agents()
-    return found
+    [agent] = site.deployment.store.fleet.agents()
+    return agent
 
 
 def test_a_trigger_is_answered_when_a_worker_has_ended_the_iteration(site: Site) -> None:
@@ -144,13 +144,13 @@ def test_streams_that_stay_leave_room_for_others(deployment: Deployment) -> None
     deployment.worker("w", "agents.traced:traced")
     site = Site(deployment)
     streams = [site.stream() for _ in range(9)]
-    opened = [one.__enter__() for one in streams]
+    opened = [stream.__enter__() for stream in streams]
     try:
-        assert [one.status for one in opened] == [200] * 8 + [503]
+        assert [stream.status for stream in opened] == [200] * 8 + [503]
         assert site.request("GET", "/api/v0/state")[0] == 200
     finally:
-        for one in streams:
-            one.__exit__(None, None, None)
+        for entered in streams:
+            entered.__exit__(None, None, None)
 
 
 def test_a_stopping_api_ends_streams_and_answers_requests(
@@ -216,8 +216,10 @@ def test_a_conversation_with_the_model_is_followed_as_it_comes(
         deployment.worker("w", str(file))
         site = Site(deployment)
         assert site.request("GET", "/api/v0/state")[1]["agent"]["model"] == "scripted"
-        status, asked, _ = site.request("POST", "/api/v0/investigations", {"question": "Why?"})
-        path = f"/api/v0/investigations/{asked['id']}"
+        status, investigation, _ = site.request(
+            "POST", "/api/v0/investigations", {"question": "Why?"}
+        )
+        path = f"/api/v0/investigations/{investigation['id']}"
         with site.stream(f"{path}/events") as stream:
             blocks = list(iter(lambda: block(stream), {}))
         status_said, going, _ = site.request("POST", f"{path}/messages", {"text": "Since when?"})
@@ -235,9 +237,9 @@ def test_a_conversation_with_the_model_is_followed_as_it_comes(
     assert json.loads(rest[-1]["data"])["text"] == "Since noon."
     _, page, _ = site.request("GET", f"{path}/log")
     # Pieces of a turn are forgotten when the next one begins: what it said is told whole.
-    kept = [entry["id"] for entry in page["entries"] if entry["entry"]["kind"] != "delta"]
-    shown = [one["id"] for one in [*blocks[1:], *rest] if one["event"] != "delta"]
-    assert [one for one in kept if one in shown] == shown
+    kept_ids = [entry["id"] for entry in page["entries"] if entry["entry"]["kind"] != "delta"]
+    shown_ids = [one["id"] for one in [*blocks[1:], *rest] if one["event"] != "delta"]
+    assert [id_ for id_ in kept_ids if id_ in shown_ids] == shown_ids
 
 
 def test_a_client_that_reads_nothing_takes_little_memory(
@@ -245,12 +247,12 @@ def test_a_client_that_reads_nothing_takes_little_memory(
 ) -> None:
     deployment.store.client.hset("boyd:{*}:agents", "idle", _entry("idle", model="x"))
     site = Site(deployment)
-    asked = site.request("POST", "/api/v0/investigations", {"question": "Why?"})[1]
+    investigation = site.request("POST", "/api/v0/investigations", {"question": "Why?"})[1]
     entry = Said(step=1, text="x" * 1_000_000).to_json()
     for _ in range(100):
-        deployment.store.client.xadd(f"boyd:{{idle}}:log:{asked['id']}", {"entry": entry})
+        deployment.store.client.xadd(f"boyd:{{idle}}:log:{investigation['id']}", {"entry": entry})
     before = psutil.Process(site.pid).memory_info().rss
-    with site.stream(f"/api/v0/investigations/{asked['id']}/events") as stream:
+    with site.stream(f"/api/v0/investigations/{investigation['id']}/events") as stream:
         assert block(stream) == {"retry": "2000"}
         # Each part is at most so many entries; nothing is read from Redis while it is not taken.
         wait_until(lambda: _reads(deployment) > 0)
@@ -263,8 +265,8 @@ def test_a_client_that_reads_nothing_takes_little_memory(
 
 def _reads(deployment: Deployment) -> int:
     """Count the reads of stream entries by id."""
-    found = deployment.store.client.info("commandstats").get("cmdstat_xrange", {})
-    return int(found.get("calls", 0))
+    statistics = deployment.store.client.info("commandstats").get("cmdstat_xrange", {})
+    return int(statistics.get("calls", 0))
 
 
 def _settled(count: Callable[[], int]) -> bool:

@@ -80,8 +80,8 @@ class Shell:
 def model() -> Iterator[ScriptedModel]:
     """A model that takes a moment to say what the guide shows."""
     answer = say("Since version 2.0 the checkout times out.").patched({"wait": 0.2})
-    with ScriptedModel([answer], forever=True) as made:
-        yield made
+    with ScriptedModel([answer], forever=True) as server:
+        yield server
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def shell(deployment: Deployment, agent: Path, tmp_path: Path) -> Iterator[tuple
     """A shell as a reader has it, and where the API is."""
     deployment.worker("worker", str(agent))
     deployment.start("api", "api", "--port", "0", ready=False)
-    found = wait_until(lambda: re.search(r"API on (\S+)", deployment.log("api")))
+    address = wait_until(lambda: re.search(r"API on (\S+)", deployment.log("api")))
     programs = tmp_path / "bin"
     programs.mkdir()
     boyd = programs / "boyd"
@@ -107,51 +107,51 @@ def shell(deployment: Deployment, agent: Path, tmp_path: Path) -> Iterator[tuple
     boyd.chmod(0o755)
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "BOYD_REDIS_URL": deployment.redis_url}
-    made = Shell(tmp_path, environment)
-    yield made, found[1]
-    made.close()
+    shell_ = Shell(tmp_path, environment)
+    yield shell_, address[1]
+    shell_.close()
 
 
-def parsed(shown: str) -> Any:
+def parsed(text: str) -> Any:
     """JSON as the guide writes it: … for any value, {…} for any object, [1, …] for more."""
-    return json.loads(re.sub(r'"[^"]*"|\{…\}|…', _plain, shown))
+    return json.loads(re.sub(r'"[^"]*"|\{…\}|…', _plain, text))
 
 
 def _plain(match: re.Match[str]) -> str:
     return {"{…}": "{}", "…": '"…"'}.get(match[0], match[0])
 
 
-def fits(shown: Any, real: Any, where: str = "answer") -> None:
+def fits(expected: Any, real: Any, where: str = "answer") -> None:
     """Check that what is shown is there; there may be more."""
-    if shown == "…":
+    if expected == "…":
         return
-    if isinstance(shown, dict):
+    if isinstance(expected, dict):
         assert isinstance(real, dict), where
-        for name, value in shown.items():
+        for name, value in expected.items():
             assert name in real, f"{where}: no {name!r} in {json.dumps(real)[:2000]}"
             fits(value, real[name], f"{where}.{name}")
-    elif isinstance(shown, list):
+    elif isinstance(expected, list):
         assert isinstance(real, list), where
-        wanted = [item for item in shown if item != "…"]
-        open_ended = len(wanted) < len(shown)
-        assert len(real) >= len(wanted) if open_ended else len(real) == len(wanted), (where, real)
-        for number, item in enumerate(wanted):
+        items = [item for item in expected if item != "…"]
+        open_ended = len(items) < len(expected)
+        assert len(real) >= len(items) if open_ended else len(real) == len(items), (where, real)
+        for number, item in enumerate(items):
             fits(item, real[number], f"{where}[{number}]")
-    elif isinstance(shown, str):
+    elif isinstance(expected, str):
         assert isinstance(real, str), (where, real)
-        assert _like(shown, real), f"{where}: {real!r} is not {shown!r}"
+        assert _like(expected, real), f"{where}: {real!r} is not {expected!r}"
     else:
-        assert shown == real, f"{where}: {real!r} is not {shown!r}"
+        assert expected == real, f"{where}: {real!r} is not {expected!r}"
 
 
-def _like(shown: str, real: str) -> bool:
-    pattern = ".*".join(map(re.escape, shown.split("…")))
+def _like(expected: str, real: str) -> bool:
+    pattern = ".*".join(map(re.escape, expected.split("…")))
     return re.fullmatch(pattern, real, re.DOTALL) is not None
 
 
-def fits_http(shown: str, real: str) -> None:
+def fits_http(expected: str, real: str) -> None:
     """Check the status, those headers that are shown, and the body."""
-    (status, *headers), body = _parts(shown)
+    (status, *headers), body = _parts(expected)
     (real_status, *real_headers), real_body = _parts(real)
     assert real_status.strip() == status, real
     there = dict(_header(line) for line in real_headers)
@@ -174,15 +174,15 @@ def _header(line: str) -> tuple[str, str]:
 @pytest.mark.long
 def test_every_example_of_the_guide_is_answered_as_it_says(shell: tuple[Shell, str]) -> None:
     typing, site = shell
-    for typed, language, shown in examples():
+    for typed, language, expected in examples():
         answer = typing.run(typed.replace(SITE, site)).strip()
         try:
             if language == "json":
-                fits(parsed(shown), json.loads(answer))
+                fits(parsed(expected), json.loads(answer))
             elif language == "http":
-                fits_http(shown, answer)
+                fits_http(expected, answer)
             elif language == "text":
-                assert _like(shown.strip(), answer)
+                assert _like(expected.strip(), answer)
         except (AssertionError, ValueError) as error:
             raise AssertionError(f"{typed}\nshows\n{answer[:3000]}\n{error}") from None
 

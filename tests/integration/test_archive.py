@@ -58,15 +58,15 @@ def archived(world: Deployment, url: str) -> list[str]:
     """The ids of all iterations that only the archive has to tell, newest first."""
     access = ArchiveAccess(url)
     past = MergedHistory(world.agent("queue"), access)
-    found, cursor = [], None
+    ids, cursor = [], None
     while True:
         page = past.page(7, cursor, HistoryFilter(status="ok"))
         assert page.missing is None
-        found += [str(iteration.id) for iteration in page.iterations]
+        ids += [str(iteration.id) for iteration in page.iterations]
         cursor = page.next_cursor
         if cursor is None:
             access.close()
-            return found
+            return ids
 
 
 def start(world: Deployment, name: str = "archive") -> None:
@@ -81,14 +81,14 @@ def announced(world: Deployment, fits: Callable[[ArchiveStatus], Any]) -> Archiv
         status = read_archive_status(world.store.client)
         return status if status is not None and fits(status) else None
 
-    found: ArchiveStatus = wait_until(look, 30)
-    return found
+    archive_status: ArchiveStatus = wait_until(look, 30)
+    return archive_status
 
 
 def copied_since(world: Deployment) -> None:
     """Wait until everything that has ended by now was copied."""
     now = world.store.clock.now()
-    announced(world, lambda one: one.copied_at is not None and one.copied_at > now)
+    announced(world, lambda status: status.copied_at is not None and status.copied_at > now)
 
 
 def test_archived_iterations_outlive_an_emptied_redis(world: Deployment, url: str) -> None:
@@ -139,9 +139,9 @@ def test_two_processes_at_once_copy_everything_once(world: Deployment, url: str)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("how", ["stopped", "paused"])
+@pytest.mark.parametrize("way", ["stopped", "paused"])
 def test_without_its_database_it_says_so_and_then_copies_what_it_has_missed(
-    how: str, server: PostgreSQL, deployment: Deployment
+    way: str, server: PostgreSQL, deployment: Deployment
 ) -> None:
     server.empty()
     deployment.environment["BOYD_ARCHIVE_URL"] = server.url
@@ -151,11 +151,11 @@ def test_without_its_database_it_says_so_and_then_copies_what_it_has_missed(
     ids = iterate(deployment, 3)
     copied_since(deployment)
     headers = deployment.key("ann", "read")
-    server.stop() if how == "stopped" else server.pause()
+    server.stop() if way == "stopped" else server.pause()
     try:
         ids += iterate(deployment, 3)
-        if how == "stopped":
-            announced(deployment, lambda one: one.down_since is not None and one.error)
+        if way == "stopped":
+            announced(deployment, lambda status: status.down_since is not None and status.error)
         page = requests.get(
             f"{api}/api/v0/loop/history?q=nothing", headers=headers, timeout=60
         ).json()
@@ -164,8 +164,8 @@ def test_without_its_database_it_says_so_and_then_copies_what_it_has_missed(
         listed = requests.get(f"{api}/api/v0/loop/history?limit=5", headers=headers, timeout=60)
         assert len(listed.json()["iterations"]) == 5
     finally:
-        server.start() if how == "stopped" else server.pause(signal.SIGCONT)
-    announced(deployment, lambda one: one.down_since is None)
+        server.start() if way == "stopped" else server.pause(signal.SIGCONT)
+    announced(deployment, lambda status: status.down_since is None)
     copied_since(deployment)
     deployment.store.client.flushall()
 

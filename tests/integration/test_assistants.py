@@ -178,8 +178,8 @@ class Follows(ClientExtension):
     def claims(self) -> list[ResultClaim[Any]]:
         return [ResultClaim(result_type="task", model=TaskResult, resolve=self._follow)]
 
-    async def _follow(self, begun: TaskResult, ctx: ClaimContext) -> CallToolResult:
-        task = GetTask(params=TaskParams(task_id=begun.task_id))
+    async def _follow(self, task_result: TaskResult, ctx: ClaimContext) -> CallToolResult:
+        task = GetTask(params=TaskParams(task_id=task_result.task_id))
         while True:
             now = await ctx.session.send_request(task, TaskNow)
             self.seen.append(now.status)
@@ -197,7 +197,7 @@ async def talk(desk: Served, mode: str, calls: list[tuple[str, Any]], *extension
     async with httpx2.AsyncClient(headers=headers, timeout=60) as http:
         transport = streamable_http_client(desk.url, http_client=http)
         async with Client(transport, mode=mode, extensions=extensions) as client:
-            results = [await client.call_tool(name, given) for name, given in calls]
+            results = [await client.call_tool(name, arguments) for name, arguments in calls]
             return client.protocol_version, results
 
 
@@ -262,20 +262,20 @@ def test_a_proposal_outlives_the_api_that_took_it(redis_url: str, tmp_path: Path
         running.worker("worker", "agents.routed:routed", "--queues", "loop,act,host")
         robot = running.key("robot", "read", "actions", person=False)
         url = running.api("api")
-        given = {"action": "counter:add", "rationale": "why not"}
-        reply = rpc(url, robot, "tools/call", name="boyd_propose_action", arguments=given)
+        arguments = {"action": "counter:add", "rationale": "why not"}
+        reply = rpc(url, robot, "tools/call", name="boyd_propose_action", arguments=arguments)
         running.kill("api")
         url = running.api("another")
         task = rpc(url, robot, "tasks/get", taskId=reply["taskId"])
-        [asked] = task["inputRequests"].values()
-        approval = asked["params"]["url"].rpartition("/")[2]
+        [request] = task["inputRequests"].values()
+        approval = request["params"]["url"].rpartition("/")[2]
         answer = f"{url}/api/v0/agents/routed/approvals/{approval}/approve"
         refused = requests.post(answer, headers=running.key("bot", "approvals", person=False))
         response = requests.post(answer, headers=running.key("ann", "approvals"))
 
         def ended() -> Any:
-            found = rpc(url, robot, "tasks/get", taskId=reply["taskId"])
-            return found if found["status"] == "completed" else None
+            current = rpc(url, robot, "tasks/get", taskId=reply["taskId"])
+            return current if current["status"] == "completed" else None
 
         result = wait_until(ended, 30)["result"]
     assert (reply["resultType"], task["status"]) == ("task", "input_required")

@@ -79,8 +79,8 @@ def misfit(chain: Audit, **noted: AuditHead) -> Misfit:
 
 
 def named(chain: Audit, **noted: AuditHead) -> tuple[int, str]:
-    found = misfit(chain, **noted)
-    return found.seq, found.why
+    fault = misfit(chain, **noted)
+    return fault.seq, fault.why
 
 
 # Every kind of tampering
@@ -134,7 +134,7 @@ def test_an_entry_whose_gap_was_closed_is_missing(whole: Store, chain: Audit) ->
     def close(raw: Raw) -> None:
         fields = [fields for _, fields in raw]
         del fields[4]
-        raw[:] = [(f"{n}-0", one) for n, one in enumerate(fields, 1)]
+        raw[:] = [(f"{n}-0", entry) for n, entry in enumerate(fields, 1)]
 
     rewrite(whole, close)
 
@@ -163,7 +163,7 @@ def test_an_entry_for_which_others_moved_is_inserted(whole: Store, chain: Audit)
     def insert(raw: Raw) -> None:
         fields = [fields for _, fields in raw]
         fields.insert(4, {**fields[4], "body": '{"kind":"false"}'})
-        raw[:] = [(f"{n}-0", one) for n, one in enumerate(fields, 1)]
+        raw[:] = [(f"{n}-0", entry) for n, entry in enumerate(fields, 1)]
 
     rewrite(whole, insert)
 
@@ -307,10 +307,10 @@ def test_a_forger_who_copies_the_name_of_the_key_does_not_fit_either(
 
 @pytest.mark.parametrize("sealing", [Sealing(KEY)], ids=["keyed"])
 def test_verifying_without_the_audit_key_is_reported(whole: Store, chain: Audit) -> None:
-    found = misfit(Store(whole.client).agent("a").audit_trail)
+    fault = misfit(Store(whole.client).agent("a").audit_trail)
 
-    assert (found.seq, found.why) == (1, "wrong key")
-    assert "instead of no audit key" in found.detail
+    assert (fault.seq, fault.why) == (1, "wrong key")
+    assert "instead of no audit key" in fault.detail
 
 
 def test_after_a_change_of_the_key_the_chain_is_verified_from_a_noted_head(
@@ -390,12 +390,12 @@ def test_a_checkpoint_needs_the_key(whole: Store, chain: Audit) -> None:
 
 def test_a_worker_seals_what_is_open(deployment: Deployment) -> None:
     deployment.worker("w", "benchmarks.agents:trivial10")
-    one = deployment.store.agent("trivial10")
-    one.loop_control.pause("test", ANN)
+    agent = deployment.store.agent("trivial10")
+    agent.loop_control.pause("test", ANN)
     deployment.store.audit_trail.append("test", ANN)
 
-    wait_until(lambda: one.audit_trail.head() and deployment.store.audit_trail.head())
-    assert one.audit_trail.page(1).entries[0].who == ANN.principal
+    wait_until(lambda: agent.audit_trail.head() and deployment.store.audit_trail.head())
+    assert agent.audit_trail.page(1).entries[0].who == ANN.principal
 
 
 def test_sealers_at_the_same_time_lose_and_double_nothing(stores: list[Store]) -> None:
@@ -434,10 +434,10 @@ def test_trimming_while_somebody_verifies_is_no_tampering(
 ) -> None:
     xrange = whole.client.xrange
 
-    def trimmed_meanwhile(*args: Any, **named: Any) -> Any:
+    def trimmed_meanwhile(*args: Any, **options: Any) -> Any:
         monkeypatch.setattr(whole.client, "xrange", xrange)
         fill(capped(Store(whole.client, sealing=whole.sealing), 10), 3)
-        return xrange(*args, **named)
+        return xrange(*args, **options)
 
     monkeypatch.setattr(whole.client, "xrange", trimmed_meanwhile)
     result = chain.verify()

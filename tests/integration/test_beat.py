@@ -26,20 +26,20 @@ def results(deployment: Deployment, count: int) -> list[LoopResult]:
     return [result for result in iterations if result]
 
 
-def slots(found: list[LoopResult]) -> list[int]:
+def slots(iterations: list[LoopResult]) -> list[int]:
     """The slot of each iteration that beat started, by the Redis server's clock."""
-    return [ticking.settings.ticks.slot(to_ms(result.started_at)) for result in found]
+    return [ticking.settings.ticks.slot(to_ms(result.started_at)) for result in iterations]
 
 
 def test_beat_ticks_below_one_second(deployment: Deployment) -> None:
     deployment.worker("w", "agents.traced:ticking")
     deployment.beat("b", "agents.traced:ticking")
-    found = results(deployment, 10)
-    numbers = slots(found)
+    iterations = results(deployment, 10)
+    numbers = slots(iterations)
 
-    assert all(r.trigger == "beat" for r in found)
+    assert all(r.trigger == "beat" for r in iterations)
     assert len(set(numbers)) == len(numbers), "two iterations in one slot"
-    gaps = [later - one for one, later in itertools.pairwise(numbers)]
+    gaps = [later - earlier for earlier, later in itertools.pairwise(numbers)]
     assert min(gaps) * INTERVAL < 1, "no two began within one second"
 
 

@@ -36,11 +36,11 @@ INSPECT, EVENTS, FLOWER = [
 @pytest.fixture
 def server(tmp_path: Path, redis_server: str) -> Iterator[Guarded]:
     """A Redis whose users may do what the tools need, and no more."""
-    made = Guarded(tmp_path)
-    subprocess.run([REDIS / "allow-celery-tools", made.secrets], check=True, capture_output=True)
-    made.admin.acl_load()
-    yield made
-    made.end()
+    redis = Guarded(tmp_path)
+    subprocess.run([REDIS / "allow-celery-tools", redis.secrets], check=True, capture_output=True)
+    redis.admin.acl_load()
+    yield redis
+    redis.end()
 
 
 @pytest.fixture
@@ -175,7 +175,9 @@ def test_celery_exporter_counts_workers_tasks_and_queues(
 
 def test_celery_exporter_is_the_one_that_the_page_installs_and_runs() -> None:
     _, install, started = GUIDE.block("Celery's own tools", "exporter").splitlines()
-    installed = {made.name: made.specifier for made in map(Requirement, PACKAGES)}
+    installed = {
+        requirement.name: requirement.specifier for requirement in map(Requirement, PACKAGES)
+    }
 
     for wish in map(Requirement, shlex.split(install)[2:]):
         [pin] = installed[wish.name]

@@ -71,7 +71,7 @@ pytestmark = pytest.mark.real
 
 def beats(store: Store, **fields: Any) -> None:
     """Announce a process."""
-    known: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "name": "b1",
         "role": "beat",
         "host": "here",
@@ -81,7 +81,7 @@ def beats(store: Store, **fields: Any) -> None:
         "version": VERSION,
         "started_at": utc_now(),
     }
-    store.fleet.beat(WorkerInfo(**{**known, **fields}))
+    store.fleet.beat(WorkerInfo(**{**defaults, **fields}))
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def lab(store: Store) -> Lab:
 def past(**fields: Any) -> LoopResult:
     """An iteration that is over."""
     moment = utc_now()
-    known = {
+    defaults = {
         "id": "test:7",
         "agent_id": "test",
         "iteration": 7,
@@ -112,7 +112,7 @@ def past(**fields: Any) -> LoopResult:
         "started_at": moment,
         "ended_at": moment,
     }
-    return LoopResult(**{**known, **fields})
+    return LoopResult(**{**defaults, **fields})
 
 
 def acted(**fields: Any) -> LoopResult:
@@ -182,8 +182,8 @@ def test_nothing_from_outside_reaches_the_terminal_as_a_control_character() -> N
 
 
 def test_durations_are_formatted_for_people() -> None:
-    told = [duration(85), duration(1400), seconds(60), seconds(125), seconds(11_400)]
-    assert told == ["85 ms", "1.4 s", "1 min", "2 min 5 s", "3 h 10 min"]
+    texts = [duration(85), duration(1400), seconds(60), seconds(125), seconds(11_400)]
+    assert texts == ["85 ms", "1.4 s", "1 min", "2 min 5 s", "3 h 10 min"]
 
 
 # Status
@@ -244,17 +244,17 @@ def test_status_names_the_phase_that_waits_for_a_worker(cli: Cli, lab: Lab) -> N
 
 def test_an_unknown_agent_has_an_exit_status_of_its_own(cli: Cli, lab: Lab) -> None:
     assert isinstance(cli.result("status", "--agent", "nobody").exception, UnknownAgent)
-    ended = cli.process("status", "--agent", "nobody")
-    assert ended.returncode == 4
-    assert ended.stderr == "boyd: no agent 'nobody'; known: test\n"
+    result = cli.process("status", "--agent", "nobody")
+    assert result.returncode == 4
+    assert result.stderr == "boyd: no agent 'nobody'; known: test\n"
 
 
 def test_status_without_an_api_is_one_line(cli: Cli) -> None:
-    ended = cli.process("status", BOYD_URL="http://127.0.0.1:1")
-    assert ended.returncode == 1
-    assert ended.stderr.startswith("boyd: the API at http://127.0.0.1:1 does not answer: connect")
-    assert "start it with `boyd up`" in ended.stderr
-    assert ended.stderr.count("\n") == 1
+    result = cli.process("status", BOYD_URL="http://127.0.0.1:1")
+    assert result.returncode == 1
+    assert result.stderr.startswith("boyd: the API at http://127.0.0.1:1 does not answer: connect")
+    assert "start it with `boyd up`" in result.stderr
+    assert result.stderr.count("\n") == 1
 
 
 def test_watching_shows_each_phase_and_ends_quietly(cli: Cli, lab: Lab) -> None:
@@ -433,9 +433,9 @@ def test_one_iteration_tells_everything_that_it_was_decided_on(cli: Cli, store: 
 
 
 def test_one_iteration_tells_which_observers_were_not_due(cli: Cli, store: Store) -> None:
-    made = agent(sees("slow", seen(), interval=3600), mode="continuous", loop_interval=60)
-    announced(store, made)
-    lab = Lab(made, client=store.client)
+    observer_agent = agent(sees("slow", seen(), interval=3600), mode="continuous", loop_interval=60)
+    announced(store, observer_agent)
+    lab = Lab(observer_agent, client=store.client)
     lab.run()
     lab.run()
     assert re.search(r"Observations\n  not due: p:slow \(in 5\d min \d+ s\)\n", cli("history", "2"))
@@ -447,9 +447,9 @@ def test_history_goes_on_behind_the_first_page(
     for _ in range(7):
         lab.run()
     monkeypatch.setattr("boyd_cli.commands.history_command._PAGE", 2)
-    assert [one["iteration"] for one in cli.json("history", "--limit", "6")] == [*range(7, 1, -1)]
+    assert [row["iteration"] for row in cli.json("history", "--limit", "6")] == [*range(7, 1, -1)]
     body = cli.json("history", "--before", "4", "--limit", "2")
-    assert [one["iteration"] for one in body] == [3, 2]
+    assert [row["iteration"] for row in body] == [3, 2]
     assert "For older iterations: --before 6" in cli.result("history", "--limit", "2").stderr
 
 
@@ -460,9 +460,9 @@ def test_a_veto_is_shown_with_its_reason(cli: Cli, store: Store) -> None:
         raise Veto("not today")
 
     parts = plugin(chooses(choice()), Recorder().action(), on_decide=on_decide)
-    made = Agent("test", plugins=[parts])
-    announced(store, made)
-    Lab(made, client=store.client).run()
+    vetoed_agent = Agent("test", plugins=[parts])
+    announced(store, vetoed_agent)
+    Lab(vetoed_agent, client=store.client).run()
     assert re.search(r"vetoed +p:do by p: not today", cli("history", "1"))
     assert re.search(r"no-op$", cli("history").rstrip())
 
@@ -494,10 +494,10 @@ def test_a_trigger_begins_an_iteration_and_the_next_one_joins_it(cli: Cli, lab: 
 
 def test_a_trigger_that_waits_prints_the_line_of_its_iteration(cli: Cli, lab: Lab) -> None:
     with working(lab):
-        ended = cli.result("trigger", "--wait")
-    assert ended.exit_code == 0
-    assert "test #1  ok" in ended.stdout
-    assert ended.stdout.endswith("all is well → p:do ok\n")
+        result = cli.result("trigger", "--wait")
+    assert result.exit_code == 0
+    assert "test #1  ok" in result.stdout
+    assert result.stdout.endswith("all is well → p:do ok\n")
 
 
 def test_a_trigger_that_waits_fails_with_its_iteration(
@@ -584,18 +584,18 @@ def test_an_agent_that_nobody_knows_is_not_frozen(cli: Cli, lab: Lab) -> None:
     assert isinstance(unknown.exception, UnknownAgent)
 
 
-@pytest.mark.parametrize("how", [["--redis"], []])
-def test_freezing_works_while_the_api_is_down(cli: Cli, lab: Lab, how: list[str]) -> None:
+@pytest.mark.parametrize("way", [["--redis"], []])
+def test_freezing_works_while_the_api_is_down(cli: Cli, lab: Lab, way: list[str]) -> None:
     cli.environment["BOYD_URL"] = "http://127.0.0.1:1"
-    frozen = cli.result("freeze", *how, "--reason", "fire")
+    frozen = cli.result("freeze", *way, "--reason", "fire")
     assert frozen.exit_code == 0
-    assert ("does not answer" in frozen.stderr) == (not how)
+    assert ("does not answer" in frozen.stderr) == (not way)
     redis_url = cli.environment["BOYD_REDIS_URL"]
     assert f"using Redis directly: {mask_url(redis_url)}" in frozen.stderr
     assert re.search(r"fire \(by cli:\w+\)", lab.run().action_results[0].error or "")
-    assert "test can act again." in cli("unfreeze", *how)
-    cli("freeze", "--all", *how)
-    assert "Deployment-wide freeze lifted." in cli("unfreeze", "--all", *how)
+    assert "test can act again." in cli("unfreeze", *way)
+    cli("freeze", "--all", *way)
+    assert "Deployment-wide freeze lifted." in cli("unfreeze", "--all", *way)
 
 
 def test_freezing_does_not_wait_long_for_an_api_that_hangs(
@@ -615,8 +615,8 @@ def test_a_command_forbidden_by_the_api_changes_nothing(cli: Cli, lab: Lab, redi
 
 def test_freezing_without_any_way_says_so(cli: Cli) -> None:
     del cli.environment["BOYD_REDIS_URL"]
-    ended = cli.result("freeze", BOYD_URL="http://127.0.0.1:1")
-    assert isinstance(ended.exception, ApiUnavailable)
+    result = cli.result("freeze", BOYD_URL="http://127.0.0.1:1")
+    assert isinstance(result.exception, ApiUnavailable)
     assert cli.result("freeze", "--agent", "a", "--all").exit_code == 2
 
 
@@ -649,20 +649,20 @@ def up(cli: Cli, tmp_path: Path) -> Iterator[RunningDeployment]:
 def test_a_freeze_meant_for_another_deployment_does_not_touch_the_one_that_runs_here(
     cli: Cli, lab: Lab, up: RunningDeployment
 ) -> None:
-    ended = cli.result("freeze", BOYD_URL="http://127.0.0.1:2")
-    assert isinstance(ended.exception, ApiUnavailable)
-    assert "http://127.0.0.1:2 does not answer" in str(ended.exception)
-    assert "nothing was changed" in str(ended.exception)
-    assert "--redis-url" in str(ended.exception)
+    result = cli.result("freeze", BOYD_URL="http://127.0.0.1:2")
+    assert isinstance(result.exception, ApiUnavailable)
+    assert "http://127.0.0.1:2 does not answer" in str(result.exception)
+    assert "nothing was changed" in str(result.exception)
+    assert "--redis-url" in str(result.exception)
     assert lab.run().action_results[0].success
 
 
-@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("names_url", [True, False])
 def test_a_freeze_goes_to_the_redis_of_the_boyd_up_whose_api_is_away(
-    cli: Cli, lab: Lab, up: RunningDeployment, named: bool
+    cli: Cli, lab: Lab, up: RunningDeployment, names_url: bool
 ) -> None:
     del cli.environment["BOYD_URL"]
-    frozen = cli.result("freeze", *(["--url", f"{up.api_url}/"] if named else []))
+    frozen = cli.result("freeze", *(["--url", f"{up.api_url}/"] if names_url else []))
     assert frozen.exit_code == 0
     assert f"using Redis directly: {mask_url(up.redis_url)}" in frozen.stderr
     assert not lab.run().action_results[0].success
@@ -678,14 +678,14 @@ def test_files_written_by_init_pass_the_check_and_run(
     folder.mkdir()
     output = cli("init", str(folder))
     file = str(folder / "agent.toml")
-    shown = cli("check", file)
-    assert f"ok: {file}: agent my-agent (My agent), continuous every 10 s" in shown
-    assert "on_decide (guard)" in shown
+    report = cli("check", file)
+    assert f"ok: {file}: agent my-agent (My agent), continuous every 10 s" in report
+    assert "on_decide (guard)" in report
     assert f"check '{file}' && " in output
     deployment.worker("w", file)
-    ended = cli.process("trigger", "--wait", "--timeout", str(PATIENCE))
-    assert ended.returncode == 0, ended.stderr
-    assert "→ hello:greet ok" in ended.stdout
+    result = cli.process("trigger", "--wait", "--timeout", str(PATIENCE))
+    assert result.returncode == 0, result.stderr
+    assert "→ hello:greet ok" in result.stdout
 
 
 def test_init_makes_no_folder_that_no_agent_can_be_called_after(cli: Cli, tmp_path: Path) -> None:
@@ -779,18 +779,18 @@ def test_the_check_goes_on_after_an_agent_that_cannot_be_used(cli: Cli, tmp_path
     other.mkdir()
     missing = str(tmp_path / "missing.toml")
     wrong = site(other, 'ulr = "x"')
-    ended = cli.result("check", missing, wrong, site(good))
-    assert ended.exit_code == 1
-    assert f"failed: {missing}: No such file" in ended.stderr
-    assert f"failed: {wrong}: plugin 'site': ulr: " in ended.stderr
-    assert ended.stderr.count("\n") == 2
-    assert "ok: " in ended.stdout
+    result = cli.result("check", missing, wrong, site(good))
+    assert result.exit_code == 1
+    assert f"failed: {missing}: No such file" in result.stderr
+    assert f"failed: {wrong}: plugin 'site': ulr: " in result.stderr
+    assert result.stderr.count("\n") == 2
+    assert "ok: " in result.stdout
 
 
 def test_a_setting_that_does_not_exist_fails_the_check(cli: Cli) -> None:
-    ended = cli.process("check", BOYD_REDIS_ULR="x")
-    assert ended.returncode == 1
-    assert "did you mean BOYD_REDIS_URL?" in ended.stderr
+    result = cli.process("check", BOYD_REDIS_ULR="x")
+    assert result.returncode == 1
+    assert "did you mean BOYD_REDIS_URL?" in result.stderr
 
 
 def test_an_observer_runs_here_with_all_its_shards(cli: Cli, tmp_path: Path) -> None:
@@ -804,8 +804,8 @@ def test_an_observer_that_is_tried_out_knows_its_host_by_its_configured_name(
 ) -> None:
     file = tmp_path / "agent.toml"
     file.write_text('id = "fleet"\n[[plugins]]\nuse = "host-metrics"\n')
-    ended = cli.result("observe", str(file), "measure", "-o", "json", BOYD_WORKER__HOST="graz")
-    hosts = [json.loads(line)["data"]["host"] for line in ended.stdout.splitlines()]
+    result = cli.result("observe", str(file), "measure", "-o", "json", BOYD_WORKER__HOST="graz")
+    hosts = [json.loads(line)["data"]["host"] for line in result.stdout.splitlines()]
     assert set(hosts) == {"graz"}
 
 
@@ -827,9 +827,9 @@ def test_an_observer_runs_without_redis_too(cli: Cli, tmp_path: Path) -> None:
 )
 def test_an_observer_that_fails_says_how(cli: Cli, tmp_path: Path, url: str, error: str) -> None:
     file = site(tmp_path, f'url = "{url}"')
-    ended = cli.process("observe", file, "look")
-    assert ended.returncode == 1
-    assert f"site:look failed: {error}" in ended.stderr
+    result = cli.process("observe", file, "look")
+    assert result.returncode == 1
+    assert f"site:look failed: {error}" in result.stderr
 
 
 def test_an_observer_that_does_not_exist_is_not_found(cli: Cli, tmp_path: Path) -> None:
@@ -840,7 +840,7 @@ def test_an_observer_that_does_not_exist_is_not_found(cli: Cli, tmp_path: Path) 
 # Doctor
 
 
-def doctor(cli: Cli, status: int = 0, **found: str) -> dict[str, str]:
+def doctor(cli: Cli, status: int = 0, **expected_levels: str) -> dict[str, str]:
     """The findings of the doctor, by check."""
     findings = cli.json("doctor", status=status)["findings"]
     return {each["subject"]: f"{each['level']} {each['what']}" for each in findings}
@@ -894,8 +894,11 @@ def test_the_doctor_finds_queues_and_ticks_that_nobody_serves(cli: Cli, store: S
     announced(store, agent(mode="continuous"))
     beats(store, name="w1", role="worker", queues=["loop", "observe"])
     findings = cli.json("doctor", status=1)["findings"]
-    found = [f"{f['level']} {f['what']}" for f in findings if f["subject"] == "agent test"]
-    assert found == ["error no live worker consumes queue 'act'", "error no live beat runs for it"]
+    messages = [f"{f['level']} {f['what']}" for f in findings if f["subject"] == "agent test"]
+    assert messages == [
+        "error no live worker consumes queue 'act'",
+        "error no live beat runs for it",
+    ]
 
 
 def test_the_doctor_finds_the_queues_that_plugins_name(
@@ -928,11 +931,11 @@ def test_the_doctor_tells_what_is_stopped_on_purpose(cli: Cli, lab: Lab) -> None
 
 
 def test_the_doctor_answers_without_redis(cli: Cli) -> None:
-    ended = cli.process("doctor", BOYD_REDIS_URL="redis://:hush@127.0.0.1:1")
-    assert ended.returncode == 1
-    assert ended.stdout.startswith("error: redis://:***@127.0.0.1:1: Redis does not answer")
-    assert "start it, or set BOYD_REDIS_URL to another server" in ended.stdout
-    assert ended.stdout.count("\n") == 1
+    result = cli.process("doctor", BOYD_REDIS_URL="redis://:hush@127.0.0.1:1")
+    assert result.returncode == 1
+    assert result.stdout.startswith("error: redis://:***@127.0.0.1:1: Redis does not answer")
+    assert "start it, or set BOYD_REDIS_URL to another server" in result.stdout
+    assert result.stdout.count("\n") == 1
 
 
 # On a terminal

@@ -104,16 +104,16 @@ class Desk:
 @pytest.fixture
 def desk(redis_url: str, store: Store, tmp_path: Path) -> Iterator[Desk]:
     """A desk on which nothing lies."""
-    with at(Desk(redis_url, store, tmp_path), redis_url) as made:
-        yield made
+    with at(Desk(redis_url, store, tmp_path), redis_url) as at_desk:
+        yield at_desk
 
 
 @pytest.fixture
 def strict(redis_url: str, store: Store, tmp_path: Path) -> Iterator[Desk]:
     """A desk where it takes two people, and each has to say why."""
     required = {"min_approvals": 2, "require_note": True}
-    with at(Desk(redis_url, store, tmp_path, **required), redis_url) as made:
-        yield made
+    with at(Desk(redis_url, store, tmp_path, **required), redis_url) as at_desk:
+        yield at_desk
 
 
 @contextmanager
@@ -133,9 +133,9 @@ def test_the_list_says_all_that_is_needed_to_decide_what_to_look_at(desk: Desk) 
     header, line = desk.cli("approvals", "list").splitlines()
     columns = ["ID", "ACTION", "RISK", "WHY", "ASKED BY", "SEEN", "VOTES", "TIME LEFT"]
     assert re.split(r"  +", header) == columns
-    shown = re.split(r"  +", line)
-    assert shown[:-1] == [item.id[:8], "p:do", "high", "it is a mess", "the agent", "2x", "0/1"]
-    assert shown[-1] == "59 min"
+    cells = re.split(r"  +", line)
+    assert cells[:-1] == [item.id[:8], "p:do", "high", "it is a mess", "the agent", "2x", "0/1"]
+    assert cells[-1] == "59 min"
 
 
 def test_an_undo_is_named_as_one_in_the_list(desk: Desk) -> None:
@@ -268,8 +268,8 @@ def test_denying_and_withdrawing_execute_nothing(desk: Desk, command: str, statu
         desk.cli("approvals", command, "--yes", item.id, "--reason", "no") == f"p:do is {status}\n"
     )
     late = desk.cli("approvals", "approve", "--yes", item.id, status=5)
-    told = rf"it is already resolved: {status} by ann {AGO} with the note 'no'"
-    assert re.search(told, late)
+    message = rf"it is already resolved: {status} by ann {AGO} with the note 'no'"
+    assert re.search(message, late)
     assert desk.recorder.calls == []
 
 
@@ -291,11 +291,11 @@ def test_an_item_that_has_expired_says_so(redis_url: str, store: Store, tmp_path
 
 def test_several_are_answered_one_by_one(desk: Desk) -> None:
     rooms = ["attic", "cellar", "den"]
-    one, two, three = [desk.propose(room) for room in rooms]
+    first, two, three = [desk.propose(room) for room in rooms]
     desk.cli("approvals", "deny", "--yes", two.id)
-    ids = [item.id for item in (one, two, three)]
+    ids = [item.id for item in (first, two, three)]
     output = desk.cli("approvals", "approve", "--yes", *ids, status=5)
-    assert f"{one.id[:8]} p:do ok" in output
+    assert f"{first.id[:8]} p:do ok" in output
     assert f"boyd: {two.id[:8]} it is already resolved: denied by ann" in output
     assert f"{three.id[:8]} p:do ok" in output
     assert desk.recorder.calls == [{"room": "attic"}, {"room": "den"}]
@@ -367,8 +367,8 @@ def test_another_proposal_than_was_shown_is_not_approved(
 def test_on_a_terminal_it_is_shown_and_asked_about(desk: Desk) -> None:
     item = desk.propose()
     with desk.cli.terminal("approvals", "approve", item.id[:6]) as terminal:
-        shown = terminal.says("Approve? [y/N]")
-        assert '"room": "attic"' in shown
+        text = terminal.says("Approve? [y/N]")
+        assert '"room": "attic"' in text
         terminal.type("y\n")
         assert "p:do ok" in terminal.rest()
         assert terminal.process.wait(120) == 0
@@ -417,8 +417,8 @@ def test_watching_into_a_pipe_prints_each_state_of_the_list(desk: Desk) -> None:
     with desk.cli.running("approvals", "list", "--watch", "-o", "json") as watch:
         assert json.loads(said(watch.stdout, "[")[0]) == []
         item = desk.propose()
-        [shown] = json.loads(said(watch.stdout, item.id)[-1])
-        assert shown["params"] == {"room": "attic"}
+        [entry] = json.loads(said(watch.stdout, item.id)[-1])
+        assert entry["params"] == {"room": "attic"}
 
 
 def test_ctrl_c_ends_the_waiting_and_not_the_action(desk: Desk) -> None:

@@ -44,15 +44,15 @@ def test_the_examples_of_the_seed_run_as_they_stand(cli: Cli, tmp_path: Path) ->
     facts.write_text(TURTLE)
     assert cli("graph", "import", str(facts)) == "3 facts added\n"
 
-    shown = cli("agent", "cycle", "--goal", "Find mammals")
+    output = cli("agent", "cycle", "--goal", "Find mammals")
     for phase in ("Observe", "Orient", "Decide", "Act", "Result"):
-        assert re.search(rf"^  {phase} +\S", shown, re.MULTILINE), shown
-    assert BREAKDOWN.search(shown)
+        assert re.search(rf"^  {phase} +\S", output, re.MULTILINE), output
+    assert BREAKDOWN.search(output)
 
     options = ["--max-cycles", "20"]
-    shown = cli.result("agent", "run", "--goals", "Discover planet properties", *options).output
-    assert BREAKDOWN.search(shown)
-    assert re.search(r"No active goals left|Stopped after 20 cycles|Nothing can be", shown)
+    output = cli.result("agent", "run", "--goals", "Discover planet properties", *options).output
+    assert BREAKDOWN.search(output)
+    assert re.search(r"No active goals left|Stopped after 20 cycles|Nothing can be", output)
     assert "cycle 1: b (" in cli("agent", "run", "--goals", "b", "--max-cycles", "1", "--fresh")
     assert "cycle 2: " in cli("agent", "resume", "--max-cycles", "1")
     assert "kept as memories" in cli("agent", "consolidate")

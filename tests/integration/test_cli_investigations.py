@@ -53,8 +53,8 @@ class Study:
 
     def key(self, principal: str, *scopes: Any) -> str:
         """A key of a person."""
-        wanted = scopes or ("read", "runs", "approvals")
-        return new_key(self.redis_url, principal, *wanted, person=True)
+        granted_scopes = scopes or ("read", "runs", "approvals")
+        return new_key(self.redis_url, principal, *granted_scopes, person=True)
 
     def look(self) -> str:
         """Look, when it may."""
@@ -98,10 +98,10 @@ class Study:
 @pytest.fixture
 def study(redis_url: str, store: Store, tmp_path: Path) -> Iterator[Study]:
     """A study in which nobody has asked anything."""
-    made = Study(redis_url, store, tmp_path)
-    with made.model, serving(redis_url, dispatcher=made.dispatcher) as api:
-        made.cli.environment["BOYD_URL"] = api.url
-        yield made
+    new_study = Study(redis_url, store, tmp_path)
+    with new_study.model, serving(redis_url, dispatcher=new_study.dispatcher) as api:
+        new_study.cli.environment["BOYD_URL"] = api.url
+        yield new_study
 
 
 @pytest.fixture
@@ -133,9 +133,9 @@ class Talk:
     def leaves(self) -> str:
         """Leave at the next prompt; all that was said."""
         self.types("\x04")
-        shown = self.terminal.rest()
+        text = self.terminal.rest()
         assert self.terminal.process.wait(120) == 0
-        return shown
+        return text
 
 
 @contextmanager
@@ -160,14 +160,14 @@ def test_into_a_pipe_goes_the_answer_alone_and_elsewhere_what_was_done(study: St
 
 def test_on_a_terminal_everything_is_rendered_where_it_happens(study: Study) -> None:
     study.will(LOOK, say("# Found\n\nIt is **full**."))
-    shown = study.cli.on_terminal("ask", "Why?", NO_COLOR="1")
+    screen = study.cli.on_terminal("ask", "Why?", NO_COLOR="1")
 
     assert re.search(
-        r"→ #1 look path=/var.*ok.*99 %.*Found.*It is .*full.*final_answer", shown, re.DOTALL
+        r"→ #1 look path=/var.*ok.*99 %.*Found.*It is .*full.*final_answer", screen, re.DOTALL
     )
     # A block is drawn as it comes until it is whole; this is what stays of it.
-    assert re.search(r"It is (\x1b\[[0-9;]*m)*full", shown)
-    assert shown.count("Found") == 1
+    assert re.search(r"It is (\x1b\[[0-9;]*m)*full", screen)
+    assert screen.count("Found") == 1
 
 
 def test_the_question_may_come_from_a_pipe(study: Study) -> None:
@@ -299,10 +299,10 @@ def test_investigations_are_listed_newest_first(cli: Cli) -> None:
 
     columns = ["ID", "STATUS", "TOOK", "TOKENS", "COST", "AGE", "STEPS", "SOURCE", "ASKED BY"]
     assert re.split(r"  +", header) == [*columns, "ABOUT"]
-    shown = [re.split(r"  +", line) for line in lines]
-    assert [one[-1] for one in shown] == ["second?", "first?"]
-    assert shown[0][1] == "final_answer"
-    assert int(shown[0][3]) > 0
+    rows = [re.split(r"  +", line) for line in lines]
+    assert [row[-1] for row in rows] == ["second?", "first?"]
+    assert rows[0][1] == "final_answer"
+    assert int(rows[0][3]) > 0
     assert len(cli.json("investigations", "list", "--limit", "1")) == 1
 
 
@@ -310,10 +310,10 @@ def test_a_tool_call_is_shown_by_its_number_with_all_of_its_output(study: Study)
     study.will(LOOK, say("Full (#1)."))
     study.cli.result("ask", "Why?")
     name = study.last.id[:8]
-    shown = study.cli("investigations", "show", name, "--call", "1")
+    output = study.cli("investigations", "show", name, "--call", "1")
 
-    assert shown.startswith('#1 look\n  {\n    "path": "/var"\n  }\nok')
-    assert shown.endswith("\n\n99 %\n")
+    assert output.startswith('#1 look\n  {\n    "path": "/var"\n  }\nok')
+    assert output.endswith("\n\n99 %\n")
     body = study.cli.json("investigations", "show", name, "--call", "1")
     assert body["result"]["output"] == "99 %"
     assert "has no call #2" in study.cli("investigations", "show", name, "--call", "2", status=4)
@@ -321,12 +321,12 @@ def test_a_tool_call_is_shown_by_its_number_with_all_of_its_output(study: Study)
 
 def test_an_investigation_is_shown_with_its_answer(study: Study) -> None:
     study.cli.result("ask", "Why?")
-    shown = study.cli("investigations", "show", study.last.id[:8])
+    output = study.cli("investigations", "show", study.last.id[:8])
 
-    assert shown.startswith("Why?: final_answer\n")
-    assert re.search(r"asked by +ann", shown)
-    assert re.search(r"used +1 step, 0 tool calls, \d+ tokens", shown)
-    assert shown.endswith("\nIt is **full**.\n")
+    assert output.startswith("Why?: final_answer\n")
+    assert re.search(r"asked by +ann", output)
+    assert re.search(r"used +1 step, 0 tool calls, \d+ tokens", output)
+    assert output.endswith("\nIt is **full**.\n")
     assert study.cli.json("investigations", "show", study.last.id)["ending"] == "final_answer"
     assert study.cli.result("investigations", "show", "nothing").exit_code == 4
 
@@ -343,10 +343,10 @@ def test_an_investigation_is_followed_from_its_beginning(study: Study) -> None:
 
 def test_a_conversation_is_followed_to_its_last_end(study: Study) -> None:
     study.cli.result("chat", stdin="Why?\nAnd now?\n")
-    shown = study.cli("investigations", "follow", study.last.id[:8])
+    output = study.cli("investigations", "follow", study.last.id[:8])
 
-    assert shown.count("> ") == 2
-    assert shown.count("final_answer: ") == 2
+    assert output.count("> ") == 2
+    assert output.count("final_answer: ") == 2
 
 
 def test_followed_entries_can_be_read_by_programs(study: Study) -> None:
@@ -360,9 +360,9 @@ def test_an_end_that_the_log_does_not_have_is_shown(study: Study) -> None:
     study.cli.result("ask", "Why?")
     store = study.lab.store.investigations
     study.lab.client.delete(store._names(study.last.id)["log"])
-    shown = study.cli("investigations", "follow", study.last.id)
+    output = study.cli("investigations", "follow", study.last.id)
 
-    assert shown.splitlines()[0] == "It is **full**."
+    assert output.splitlines()[0] == "It is **full**."
     assert study.cli.result("chat", study.last.id, stdin="").exit_code == 0
 
 
@@ -371,8 +371,8 @@ def test_an_investigation_is_cancelled(study: Study) -> None:
     study.cli("ask", "Why?", "--no-follow")
     name = study.last.id[:8]
 
-    told = study.cli("investigations", "cancel", name)
-    assert told == f"investigation {name} is being cancelled\n"
+    output = study.cli("investigations", "cancel", name)
+    assert output == f"investigation {name} is being cancelled\n"
     study.lab.deliver()
     followed = study.cli.result("investigations", "follow", name)
     assert followed.exit_code == 1
@@ -428,11 +428,11 @@ def test_a_conversation_on_a_terminal(study: Study) -> None:
         talk.types("Why?\r")
         talk.types("\x03")
         talk.hears("Ctrl-D leaves")
-        shown = talk.leaves()
+        screen = talk.leaves()
 
-    assert "→ #1 look path=/var" in shown
-    assert "**" not in shown
-    assert f"chat {study.last.id[:8]}` continues this conversation" in shown
+    assert "→ #1 look path=/var" in screen
+    assert "**" not in screen
+    assert f"chat {study.last.id[:8]}` continues this conversation" in screen
 
 
 def test_the_questions_of_a_conversation_can_be_called_back(study: Study) -> None:

@@ -62,10 +62,10 @@ class Place:
 @pytest.fixture
 def place(redis_url: str, store: Store, tmp_path: Path) -> Iterator[Place]:
     """A place to work at."""
-    made = Place(redis_url, store, tmp_path)
-    with serving(redis_url, dispatcher=made.dispatcher) as api:
-        made.cli.environment["BOYD_URL"] = api.url
-        yield made
+    work_place = Place(redis_url, store, tmp_path)
+    with serving(redis_url, dispatcher=work_place.dispatcher) as api:
+        work_place.cli.environment["BOYD_URL"] = api.url
+        yield work_place
 
 
 @pytest.fixture
@@ -94,17 +94,17 @@ def test_a_run_is_submitted_and_its_id_printed(cli: Cli, lab: Lab, place: Place)
 
 def test_a_description_can_come_from_a_pipe(cli: Cli, lab: Lab, place: Place) -> None:
     place.dispatcher.held = True
-    made = cli.result("runs", "submit", "look", "--description", "-", "--kind", "x", stdin="long")
-    run = lab.store.runs.get(made.stdout.strip())
+    result = cli.result("runs", "submit", "look", "--description", "-", "--kind", "x", stdin="long")
+    run = lab.store.runs.get(result.stdout.strip())
     assert run is not None
     assert (run.description, run.kind) == ("long", "x")
 
 
 def test_a_run_that_is_waited_for_shows_its_result(cli: Cli) -> None:
-    ended = cli.result("runs", "submit", "look", "--wait")
-    assert ended.exit_code == 0
-    assert "look: completed" in ended.stdout
-    assert re.search(r"finding +all is well", ended.stdout)
+    result = cli.result("runs", "submit", "look", "--wait")
+    assert result.exit_code == 0
+    assert "look: completed" in result.stdout
+    assert re.search(r"finding +all is well", result.stdout)
 
 
 def test_runs_are_listed_and_found_by_the_beginning_of_their_ids(cli: Cli, place: Place) -> None:
@@ -158,8 +158,8 @@ def test_the_api_may_go_away_while_somebody_waits(
 
 def test_a_callback_is_shown_and_sent_again(cli: Cli) -> None:
     run_id = cli("runs", "submit", "look", "--callback-url", "https://8.8.8.8/x").strip()
-    shown = cli("runs", "show", run_id)
-    assert "https://8.8.8.8/x: queued, 0 attempts" in shown
+    output = cli("runs", "show", run_id)
+    assert "https://8.8.8.8/x: queued, 0 attempts" in output
     assert "will be sent again" in cli("runs", "redeliver", run_id)
     bare = cli("runs", "submit", "look").strip()
     assert "has no callback" in cli("runs", "redeliver", bare, status=4)
@@ -175,18 +175,18 @@ def test_a_run_with_invalid_options_is_refused(cli: Cli) -> None:
 
 
 def test_actions_are_listed(cli: Cli) -> None:
-    shown = cli("actions", "list")
-    assert re.search(r"p:do +high +auto +no +unknown +any", shown)
-    assert re.search(r"p:careful .* yes +reversible", shown)
+    output = cli("actions", "list")
+    assert re.search(r"p:do +high +auto +no +unknown +any", output)
+    assert re.search(r"p:careful .* yes +reversible", output)
     assert len(cli.json("actions", "list")) == 3
 
 
 def test_an_action_is_taken_with_its_parameters(cli: Cli, place: Place) -> None:
     arguments = ["-p", "room=attic", "-p", "deep=true", "--params", '{"n": 1, "deep": false}']
-    told = cli("actions", "run", "p:do", *arguments, "--reason", "a mess")
+    output = cli("actions", "run", "p:do", *arguments, "--reason", "a mess")
     assert place.recorder.calls == [{"n": 1, "deep": True, "room": "attic"}]
-    assert re.search(r'p:do ok\n +took .*\n +output +{"moved": 2}', told)
-    assert "execution  call:" in told
+    assert re.search(r'p:do ok\n +took .*\n +output +{"moved": 2}', output)
+    assert "execution  call:" in output
     cli("actions", "run", "p:do", "-p", "room", status=2)
 
 
@@ -198,9 +198,9 @@ def test_an_action_that_fails_fails_the_command(cli: Cli, place: Place) -> None:
 
 
 def test_an_action_that_needs_a_person_says_what_it_waits_for(cli: Cli, lab: Lab) -> None:
-    told = cli("actions", "run", "p:do", "--require-approval", status=124)
+    output = cli("actions", "run", "p:do", "--require-approval", status=124)
     [item] = lab.store.approvals.page(5).pending
-    assert f"it waits for approval {item.id[:8]}" in told
+    assert f"it waits for approval {item.id[:8]}" in output
     assert item.requested_by == ["ann"]
 
 
@@ -209,22 +209,22 @@ def test_an_action_that_is_queued_may_come_to_wait_for_a_person(
 ) -> None:
     place.dispatcher.held = True
     monkeypatch.setattr(Spinner, "pause", lambda *_: lab.deliver())
-    told = cli("actions", "run", "p:do", "--require-approval", status=124)
+    output = cli("actions", "run", "p:do", "--require-approval", status=124)
     [item] = lab.store.approvals.page(5).pending
-    assert f"it waits for approval {item.id[:8]}" in told
+    assert f"it waits for approval {item.id[:8]}" in output
 
 
 def test_an_action_that_takes_longer_can_be_asked_for_later(cli: Cli, place: Place) -> None:
     place.dispatcher.held = True
-    told = cli("actions", "run", "p:do", "--wait", "0.1", status=124)
-    assert re.search(r"it is queued; call:[\w-]+ continues", told)
+    output = cli("actions", "run", "p:do", "--wait", "0.1", status=124)
+    assert re.search(r"it is queued; call:[\w-]+ continues", output)
     assert "it is queued" in cli("actions", "run", "p:do", "--wait", "0", status=124)
 
 
 def test_a_queued_action_is_cancelled(cli: Cli, place: Place, lab: Lab) -> None:
     place.dispatcher.held = True
-    told = cli("actions", "run", "p:do", "--wait", "0", status=124)
-    [id] = re.findall(r"actions cancel (call:[\w-]+)", told)
+    output = cli("actions", "run", "p:do", "--wait", "0", status=124)
+    [id] = re.findall(r"actions cancel (call:[\w-]+)", output)
     assert f"{id[:13]}: p:do is cancelled" in cli("actions", "cancel", id, "--reason", "too late")
     lab.deliver()
 
@@ -242,16 +242,16 @@ def test_an_approval_that_was_asked_for_is_named_even_without_waiting(
 ) -> None:
     place.dispatcher.held = True
     monkeypatch.setattr(Spinner, "pause", lambda *_: lab.deliver())
-    told = cli("actions", "run", "p:do", "--require-approval", "--wait", "0", status=124)
+    output = cli("actions", "run", "p:do", "--require-approval", "--wait", "0", status=124)
     [item] = lab.store.approvals.page(5).pending
-    assert f"it waits for approval {item.id[:8]}" in told
+    assert f"it waits for approval {item.id[:8]}" in output
 
 
 def test_the_manifest_of_an_action_is_shown(cli: Cli) -> None:
-    shown = cli("actions", "show", "p:careful")
-    assert "risk" in shown
-    assert "none: it runs in the worker" in shown
-    assert re.search(r"in flight +at most 1 per target\n", shown)
+    output = cli("actions", "show", "p:careful")
+    assert "risk" in output
+    assert "none: it runs in the worker" in output
+    assert re.search(r"in flight +at most 1 per target\n", output)
     assert cli.json("actions", "show", "p:careful")["id"] == "p:careful"
     assert "did you mean p:careful" in cli("actions", "show", "p:carefull", status=4)
 
@@ -297,8 +297,8 @@ def test_events_of_the_past_are_shown_and_the_command_ends(cli: Cli, lab: Lab) -
     lines = cli("events").splitlines()
     assert "test #1  started by test" in lines[0]
     assert "iteration 1 completed" in lines[-1]
-    shown = list(yaml.safe_load_all(cli("events", "--since", "1m", "-o", "yaml")))
-    assert (shown[0]["agentId"], shown[0]["kind"]) == ("test", "iteration.started")
+    events = list(yaml.safe_load_all(cli("events", "--since", "1m", "-o", "yaml")))
+    assert (events[0]["agentId"], events[0]["kind"]) == ("test", "iteration.started")
     cli("events", "--since", "soon", status=2)
 
 
@@ -315,9 +315,9 @@ def test_events_are_followed_from_the_past_on(cli: Cli, lab: Lab) -> None:
 
 def test_observers_are_listed_with_their_health(cli: Cli, lab: Lab) -> None:
     lab.run()
-    shown = cli("observers")
-    assert re.search(r"p:eye +ok +(just now|\d+ s ago)", shown)
-    assert re.search(r"p:fails +failed 1 time in a row +never +RuntimeError: boom", shown)
+    output = cli("observers")
+    assert re.search(r"p:eye +ok +(just now|\d+ s ago)", output)
+    assert re.search(r"p:fails +failed 1 time in a row +never +RuntimeError: boom", output)
     assert yaml.safe_load(cli("observers", "-o", "yaml"))[0]["id"] == "p:eye"
 
 
@@ -359,8 +359,8 @@ def test_lists_are_taken_with_commas_as_they_are_printed(cli: Cli) -> None:
     assert body["scopes"] == ["read", "approvals", "runs"]
     assert (body["groups"], body["agents"]) == (["ops", "dba"], ["a", "b"])
     wrong = ["keys", "create", "ci", "--principal", "ci"]
-    told = cli(*wrong, "--scope", "read,aproval", status=2)
-    assert "'aproval' is not a valid choice; did you mean 'approvals'?" in told
+    output = cli(*wrong, "--scope", "read,aproval", status=2)
+    assert "'aproval' is not a valid choice; did you mean 'approvals'?" in output
     assert "empty values are not allowed" in cli(*wrong, "--scope", "read", "--agent", "", status=2)
 
 
@@ -371,10 +371,10 @@ def test_an_invalid_number_is_a_usage_error(cli: Cli) -> None:
 
 def test_keys_are_made_directly_on_redis_when_it_is_asked_for(cli: Cli, redis_url: str) -> None:
     arguments = ["keys", "create", "ci", "--principal", "ci", "--scope", "read", "-o", "json"]
-    for how in (["--redis"], []):
-        environment = {"BOYD_REDIS_URL": redis_url} if how else {}
-        data = json.loads(cli.result(*arguments, *how, **environment).stdout)
-        assert data["createdBy"].startswith("cli:" if how else "ann")
+    for options in (["--redis"], []):
+        environment = {"BOYD_REDIS_URL": redis_url} if options else {}
+        data = json.loads(cli.result(*arguments, *options, **environment).stdout)
+        assert data["createdBy"].startswith("cli:" if options else "ann")
     assert "cli:" in cli("keys", "list", "--redis-url", redis_url, "-o", "yaml")
 
 
@@ -385,9 +385,9 @@ def test_the_audit_trail_is_shown_verified_and_exported_over_the_api(cli: Cli) -
     assert "ann from 127.0.0.1  agent.paused" in first
     assert "agent.resumed" in second
     assert "agent.resumed" in cli("audit", "show", "--limit", "1", "-o", "json")
-    told = cli("audit", "verify")
-    assert told.startswith("ok    test  2 valid entries")
-    head = told.split()[-1]
+    output = cli("audit", "verify")
+    assert output.startswith("ok    test  2 valid entries")
+    head = output.split()[-1]
     assert cli("audit", "verify", "--expect", head).startswith("ok")
     cli("audit", "verify", "--expect", f"9:{'0' * 64}", status=1)
     lines = [json.loads(line)["kind"] for line in cli("audit", "export").splitlines()]
@@ -398,7 +398,7 @@ def test_the_audit_trail_is_shown_verified_and_exported_over_the_api(cli: Cli) -
 def test_executions_are_filtered_by_host_and_time(cli: Cli) -> None:
     cli("actions", "run", "p:do")
     body = cli.json("actions", "executions", "--host", "here", "--since", "1h")
-    assert [(one["action"], one["host"], one["state"]) for one in body] == [
+    assert [(row["action"], row["host"], row["state"]) for row in body] == [
         ("p:do", "here", "succeeded")
     ]
     assert re.search(r"call:\S+ +[\d :+-]+ +p:do +succeeded", cli("actions", "executions"))
@@ -409,12 +409,12 @@ def test_executions_are_filtered_by_host_and_time(cli: Cli) -> None:
 def test_the_audit_trail_is_filtered_over_the_api(cli: Cli) -> None:
     cli("actions", "run", "p:do")
     cli("pause", "--reason", "x")
-    shown = cli("audit", "show", "--host", "here", "--since", "1h", "--until", "2999-01-01")
-    assert [line.split()[4] for line in shown.splitlines()] == [
+    output = cli("audit", "show", "--host", "here", "--since", "1h", "--until", "2999-01-01")
+    assert [line.split()[4] for line in output.splitlines()] == [
         "action.started",
         "action.succeeded",
     ]
-    assert "host=here worker=lab" in shown
+    assert "host=here worker=lab" in output
     assert len(cli("audit", "export", "--kind", "agent", "--by", "ann").splitlines()) == 1
     assert cli("audit", "show", "--by", "nobody") == "No matching entries.\n"
 
@@ -446,10 +446,10 @@ def test_the_trail_of_the_deployment_is_read_over_the_api_or_on_redis(
 
 def test_all_trails_are_verified_over_the_api_or_on_redis(cli: Cli, redis_url: str) -> None:
     cli("pause", "--reason", "holidays")
-    told = cli("audit", "verify", "--all")
+    output = cli("audit", "verify", "--all")
     directly = cli("audit", "verify", "--all", "--redis", BOYD_REDIS_URL=redis_url)
 
-    for lines in (told.splitlines(), directly.splitlines()):
+    for lines in (output.splitlines(), directly.splitlines()):
         assert [line.split()[:2] for line in lines] == [["ok", "deployment"], ["ok", "test"]]
 
 
@@ -478,8 +478,8 @@ def test_an_empty_id_is_wrong_usage_and_means_nothing(
     cli: Cli, lab: Lab, arguments: list[str]
 ) -> None:
     run_id = cli("runs", "submit", "look").strip()
-    told = cli(*arguments, status=2)
-    assert re.search(r"the id is empty|has an empty id", " ".join(told.split()))
+    output = cli(*arguments, status=2)
+    assert re.search(r"the id is empty|has an empty id", " ".join(output.split()))
     assert cli.json("runs", "show", run_id)["status"] != "cancelled"
     assert len(cli.json("keys", "list")) == 1
 
@@ -516,8 +516,8 @@ def test_a_number_where_a_text_is_wanted_says_how_to_write_it(
     cli = Cli(tmp_path, BOYD_API_KEY=new_key(redis_url, "ann", "admin"))
     with serving(redis_url, dispatcher=InlineDispatcher(lab)) as api:
         cli.environment["BOYD_URL"] = api.url
-        told = cli("actions", "run", "p:set", "-p", "version=1.10", status=1)
-        assert """to pass it as text, use -p 'version="1.10"'""" in told
+        output = cli("actions", "run", "p:set", "-p", "version=1.10", status=1)
+        assert """to pass it as text, use -p 'version="1.10"'""" in output
         assert "set" in cli("actions", "run", "p:set", "-p", 'version="1.10"')
 
 
@@ -543,7 +543,7 @@ def test_with_several_agents_a_command_needs_a_name(cli: Cli, store: Store) -> N
     assert "other is paused" in cli("pause", "--agent", "other")
     assert "test is paused" in cli("pause", BOYD_AGENT="test")
     assert "Actions of test are frozen." in cli("freeze", BOYD_AGENT="test")
-    assert {one["id"] for one in cli.json("agents")} == {"other", "test"}
+    assert {row["id"] for row in cli.json("agents")} == {"other", "test"}
 
 
 # Shells
@@ -609,10 +609,10 @@ def test_a_shell_is_offered_nothing_where_nobody_answers(cli: Cli) -> None:
 def test_looking_at_the_version_loads_nothing_heavy(cli: Cli) -> None:
     code = "import sys, boyd_cli.group as g; g.boyd(['--version'], standalone_mode=False);"
     code += "print(sorted({'requests', 'redis', 'celery', 'rich', 'yaml'} & set(sys.modules)))"
-    told = subprocess.run(
+    process = subprocess.run(
         [cli.argv([])[0], "-c", code], capture_output=True, text=True, check=True
     ).stdout
-    assert told.endswith("[]\n")
+    assert process.endswith("[]\n")
 
 
 def test_a_run_ends_while_a_terminal_shows_that_it_is_waited_for(

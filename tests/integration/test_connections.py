@@ -29,9 +29,9 @@ class Crowd:
     def open(self, sent: bytes) -> socket.socket:
         """A connection on which that was sent."""
         address = (str(self._where.hostname), self._where.port or 0)
-        made = self._kept.enter_context(socket.create_connection(address, 120))
-        made.sendall(sent)
-        return made
+        connection = self._kept.enter_context(socket.create_connection(address, 120))
+        connection.sendall(sent)
+        return connection
 
     def leave(self) -> None:
         """Close them."""
@@ -50,9 +50,9 @@ def url(deployment: Deployment) -> str:
 @pytest.fixture
 def crowd(url: str) -> Iterator[Crowd]:
     """A crowd that leaves in the end."""
-    made = Crowd(url)
-    yield made
-    made.leave()
+    clients = Crowd(url)
+    yield clients
+    clients.leave()
 
 
 def test_health_and_freeze_answer_beside_1100_half_open_connections(
@@ -123,12 +123,12 @@ def test_open_streams_do_not_keep_a_process_from_ending(
 
 def read_until(connection: socket.socket, text: bytes) -> bytes:
     """Read up to a piece that contains a text."""
-    found = b""
-    while text not in found:
+    data = b""
+    while text not in data:
         piece = connection.recv(65_536)
-        assert piece, f"it was closed after {found!r}"
-        found += piece
-    return found
+        assert piece, f"it was closed after {data!r}"
+        data += piece
+    return data
 
 
 def closed(connection: socket.socket) -> bool:

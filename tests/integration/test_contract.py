@@ -84,8 +84,8 @@ def pending(site: Site, number: int) -> list[str]:
         site.ask("POST", "/actions/contract:publish", body)
 
     def proposed() -> list[str]:
-        found = site.ask("GET", "/approvals")["pending"]
-        return [item["id"] for item in found] if len(found) == number else []
+        approvals = site.ask("GET", "/approvals")["pending"]
+        return [item["id"] for item in approvals] if len(approvals) == number else []
 
     ids: list[str] = wait_until(proposed)
     return ids
@@ -105,14 +105,14 @@ def known(site: Site) -> dict[str, Sequence[str]]:
         for name in ("write", "write", "write", "tear")
     ]
     questions = [*["Why?"] * 4, *(f"wait {number}" for number in range(6))]
-    asked = [
+    investigations = [
         site.ask("POST", "/investigations", {"question": question})["id"] for question in questions
     ]
-    asked.append(site.ask("POST", "/runs", {**SUBMITTED, "kind": "investigation"})["id"])
+    investigations.append(site.ask("POST", "/runs", {**SUBMITTED, "kind": "investigation"})["id"])
     wait_until(lambda: _states(site) == {"ended": 5, "waiting": 6})
     return {
         "approvals": approvals,
-        "investigations": asked,
+        "investigations": investigations,
         "runs": runs,
         "executions": [*calls, f"approval:{approvals[0]}", "loop:1"],
         "actions": ["contract:write", "contract:publish", "contract:tear"],
@@ -125,7 +125,7 @@ def known(site: Site) -> dict[str, Sequence[str]]:
 
 def _states(site: Site) -> dict[str, int]:
     investigations = site.ask("GET", "/investigations")["investigations"]
-    return dict(Counter(one["status"] for one in investigations))
+    return dict(Counter(row["status"] for row in investigations))
 
 
 #: Routes that have to succeed now and then, with what is sent to them.

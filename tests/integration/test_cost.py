@@ -25,12 +25,12 @@ def test_an_iteration_costs_no_more_commands_and_messages_than_promised(
     deployment.worker("w", "benchmarks.agents:trivial10")
     boyd = Boyd(deployment, "trivial10")
     boyd.once()
-    with monitored(deployment.redis_url) as seen:
+    with monitored(deployment.redis_url) as commands:
         for _ in range(ROUNDS):
             boyd.once()
-    messages = [command for command in seen if command.startswith("LPUSH boyd.")]
+    messages = [command for command in commands if command.startswith("LPUSH boyd.")]
 
-    assert len(seen) / ROUNDS <= 12
+    assert len(commands) / ROUNDS <= 12
     assert len(messages) / ROUNDS <= 1
 
 

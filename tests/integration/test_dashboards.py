@@ -41,13 +41,13 @@ def drawn(server: PrometheusServer, target: dict[str, Any]) -> list[dict[str, st
     expr = filled(target["expr"], VALUES)
     if target.get("instant"):
         result = server.query(expr)
-        return [one["metric"] for one in result if math.isfinite(float(one["value"][1]))]
+        return [series["metric"] for series in result if math.isfinite(float(series["value"][1]))]
     now = time.time()
     result = server.get("query_range", query=expr, start=now - 60, end=now, step=1)["result"]
     return [
-        one["metric"]
-        for one in result
-        if any(math.isfinite(float(number)) for _, number in one["values"])
+        series["metric"]
+        for series in result
+        if any(math.isfinite(float(number)) for _, number in series["values"])
     ]
 
 
@@ -80,14 +80,14 @@ def work(deployment: Deployment, url: str) -> None:
     resolver.answer(items[0].id, "approved", person("ann"))
     resolver.answer(items[1].id, "denied", person("ann"))
     launcher, headers = deployment.launcher("measured"), deployment.key("ann", "admin")
-    asked = [
+    ids = [
         launcher.ask(InvestigationRequest(question="Why?"), Actor(principal="ann"), Retention())
         for _ in range(3)
     ]
     sent = [{"source": "test", "type": "event", "data": {}}, {"data": "wrong"}]
     for body in sent:
         requests.post(f"{url}/api/v0/intake/json", json=body, headers=headers, timeout=30)
-    wait_until(lambda: {agent.investigations.status(id) for id in asked} == {"ended"})
+    wait_until(lambda: {agent.investigations.status(id) for id in ids} == {"ended"})
 
 
 def empty(server: PrometheusServer) -> list[str]:
@@ -156,14 +156,14 @@ def annotations_mark_what_happened(server: PrometheusServer, deployment: Deploym
 def variables_offer_what_there_is(server: PrometheusServer) -> None:
     """Check the choices of job and agent."""
     for dashboard in dashboards().values():
-        for name, one in variables(dashboard).items():
-            if one["type"] == "query":
-                text = filled(one["query"]["query"], VALUES)
+        for name, variable in variables(dashboard).items():
+            if variable["type"] == "query":
+                text = filled(variable["query"]["query"], VALUES)
                 series, _, label = (
                     text.removeprefix("label_values(").removesuffix(")").rpartition(", ")
                 )
-                found = server.get(f"label/{label}/values", **{"match[]": series})
-                assert found == [VALUES[name]]
+                values = server.get(f"label/{label}/values", **{"match[]": series})
+                assert values == [VALUES[name]]
 
 
 def test_the_alerts_are_rules_that_prometheus_takes() -> None:

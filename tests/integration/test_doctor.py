@@ -51,8 +51,8 @@ def server(tmp_path: Path, redis_server: str) -> Iterator[Server]:
 
 def doctor(url: str, *arguments: str, **environment: str) -> tuple[int, list[str]]:
     """The exit status of the doctor and its findings but those that are ok, as one line each."""
-    known = {"BOYD_REDIS_URL": url, **environment}
-    result = CliRunner().invoke(boyd, ["doctor", "-o", "json", *arguments], env=known)
+    variables = {"BOYD_REDIS_URL": url, **environment}
+    result = CliRunner().invoke(boyd, ["doctor", "-o", "json", *arguments], env=variables)
     assert result.exit_code in (0, 1), (result.output, result.exception)
     findings = json.loads(result.stdout)["findings"]
     bad = [each for each in findings if each["level"] != "ok"]
@@ -60,9 +60,9 @@ def doctor(url: str, *arguments: str, **environment: str) -> tuple[int, list[str
     return result.exit_code, [f"{f['level']} {f['subject']}: {f['what']}" for f in bad]
 
 
-def said(found: tuple[int, list[str]], text: str) -> bool:
+def said(report: tuple[int, list[str]], text: str) -> bool:
     """Check that a finding contains *text*."""
-    return any(text in line for line in found[1])
+    return any(text in line for line in report[1])
 
 
 def api_store(url: str) -> Store:
@@ -100,9 +100,9 @@ def test_a_stopped_redis_is_reported_within_a_second(server: Server) -> None:
     for store in (fresh, used):
         assert in_time(partial(ready, store)).missing == ["Redis does not answer"]
     assert b"boyd_up 0.0" in in_time(partial(scraped, used))
-    status, found = doctor(server.url)
-    assert (status, len(found)) == (1, 1)
-    assert "Redis does not answer" in found[0]
+    status, report = doctor(server.url)
+    assert (status, len(report)) == (1, 1)
+    assert "Redis does not answer" in report[0]
     server.signal(signal.SIGCONT)
     wait_until(lambda: ready(used).missing == ["no worker is alive"])
     assert b"boyd_up 1.0" in scraped(used)
@@ -115,9 +115,9 @@ def test_a_terminated_redis_is_reported(server: Server) -> None:
 
     assert ready(store).missing == ["Redis does not answer"]
     assert b"boyd_up 0.0" in scraped(store)
-    status, found = doctor(server.url)
-    assert (status, len(found)) == (1, 1)
-    assert "Redis does not answer" in found[0]
+    status, report = doctor(server.url)
+    assert (status, len(report)) == (1, 1)
+    assert "Redis does not answer" in report[0]
 
 
 def test_an_eviction_policy_that_may_drop_state_is_reported(server: Server) -> None:
@@ -150,9 +150,9 @@ def test_a_snapshot_that_failed_is_an_error(server: Server, tmp_path: Path) -> N
     server.client.bgsave()
     wait_until(lambda: server.client.info()["rdb_last_bgsave_status"] == "err", 10)
 
-    status, found = doctor(server.url)
+    status, report = doctor(server.url)
     assert status == 1
-    assert "error snapshots: the last snapshot failed" in found
+    assert "error snapshots: the last snapshot failed" in report
     assert ready(api_store(server.url)).missing == [SILENCE]
 
 
@@ -183,11 +183,11 @@ def test_a_deployment_with_all_it_needs_is_ready_until_beat_is_killed(
 
     deployment.kill("b")
     wait_until(lambda: not ready(store).ready, NOTICED)
-    status, found = doctor(deployment.redis_url)
+    status, report = doctor(deployment.redis_url)
     assert ready(store).missing == ["no beat is alive for agent ticking"]
     assert status == 1
-    assert "error agent ticking: no live beat runs for it" in found
-    assert any("no heartbeat for" in line for line in found)
+    assert "error agent ticking: no live beat runs for it" in report
+    assert any("no heartbeat for" in line for line in report)
     assert b'boyd_workers{role="beat"} 0.0' in scraped(store)
 
 

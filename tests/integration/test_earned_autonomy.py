@@ -66,7 +66,7 @@ def _has_counted(deployment: Deployment, number: int) -> bool:
 def waiting(deployment: Deployment, action: str) -> ApprovalItem | None:
     """The pending approval of an action."""
     pending = deployment.agent("earner").approvals.page(20, history=False).pending
-    return next((one for one in pending if one.action_id == action), None)
+    return next((item for item in pending if item.action_id == action), None)
 
 
 def approve(deployment: Deployment, action: str) -> None:
@@ -79,9 +79,9 @@ def approve(deployment: Deployment, action: str) -> None:
 
 def act(deployment: Deployment) -> int:
     """Have the agent decide; the number of the iteration."""
-    begun = deployment.launcher("earner").trigger("test")
-    deployment.ended("earner", begun.iteration)
-    return begun.iteration
+    trigger = deployment.launcher("earner").trigger("test")
+    deployment.ended("earner", trigger.iteration)
+    return trigger.iteration
 
 
 def granted(deployment: Deployment) -> None:
@@ -166,10 +166,10 @@ def test_a_grant_that_is_revoked_between_decide_and_act_is_not_used(
     done = deployment.effects().count("do")
     tried = deployment.effects().count("before")
     with waiting_at(deployment, "before"):
-        begun = deployment.launcher("earner").trigger("test")
+        trigger = deployment.launcher("earner").trigger("test")
         wait_until(lambda: deployment.effects().count("before") > tried)
         revoked = deployment.agent("earner").track_records.revoke(ACTION, "", person("bob"))
-    result = deployment.ended("earner", begun.iteration)
+    result = deployment.ended("earner", trigger.iteration)
 
     assert revoked == 1
     assert result.gate is not None

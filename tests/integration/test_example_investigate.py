@@ -80,16 +80,19 @@ class Site:
 
     def investigation(self) -> Investigation:
         """The one that the agent has begun by itself."""
-        found = self.store.investigations.page(10).investigations
-        return next(one for one in found if one.source == "plugin:investigation")
+        investigations = self.store.investigations.page(10).investigations
+        return next(record for record in investigations if record.source == "plugin:investigation")
 
     def evidence(self) -> JsonObject | None:
         """The assessment of the investigator in some situation, if there is one."""
         id = self.investigation().id
         for result in self.store.history.results(50):
-            found = result.situation and result.situation.evidence("investigation:investigate")
-            if found and (found.get("status"), found.get("investigation")) == ("ended", id):
-                return dict(found)
+            findings = result.situation and result.situation.evidence("investigation:investigate")
+            if findings and (findings.get("status"), findings.get("investigation")) == (
+                "ended",
+                id,
+            ):
+                return dict(findings)
         return None
 
     def close(self) -> None:
@@ -145,23 +148,23 @@ def test_the_cause_is_found_the_fix_is_approved_and_the_shop_recovers(
     wait_until(lambda: site.investigation().status == "waiting")
     assert Path(lock).exists()
 
-    asked = site.boyd.process("ask", "Why does the shop answer 503?")
-    assert asked.returncode == 0, asked.stderr
-    assert f"courier.lock was left behind by process {killed}" in asked.stdout
-    assert f"Remove {lock}" in asked.stdout
+    process = site.boyd.process("ask", "Why does the shop answer 503?")
+    assert process.returncode == 0, process.stderr
+    assert f"courier.lock was left behind by process {killed}" in process.stdout
+    assert f"Remove {lock}" in process.stdout
 
     assert site.health() == 503
     approved: Any = site.boyd.json("approvals", "approve", "--yes", item.id)
     assert approved["success"]
     wait_until(lambda: site.health() == 200)
     wait_until(lambda: site.investigation().status == "ended")
-    found = site.investigation()
-    assert (found.ending, found.counters.errors) == ("final_answer", 0)
-    told = wait_until(site.evidence)
-    assert f"left behind by process {killed}" in told["rootCause"]
-    assert "orders are taken again" in told["impact"]
-    assert told["affected"] == ["shop", "courier"]
-    assert "The shop answers 200" in json.dumps(told["findings"])
+    record = site.investigation()
+    assert (record.ending, record.counters.errors) == ("final_answer", 0)
+    evidence = wait_until(site.evidence)
+    assert f"left behind by process {killed}" in evidence["rootCause"]
+    assert "orders are taken again" in evidence["impact"]
+    assert evidence["affected"] == ["shop", "courier"]
+    assert "The shop answers 200" in json.dumps(evidence["findings"])
 
 
 @pytest.mark.long
@@ -169,10 +172,10 @@ def test_a_denied_action_is_not_executed_and_the_answer_says_so(site: Site, kill
     item: ApprovalItem = wait_until(site.proposal, 30)
     site.boyd("approvals", "deny", "--yes", item.id, "--reason", "not now")
     wait_until(lambda: site.investigation().status == "ended")
-    told = wait_until(site.evidence)
+    evidence = wait_until(site.evidence)
 
     assert site.health() == 503
     assert (site.folder / "courier.lock").read_text().split() == [str(killed)]
-    assert "not now" in json.dumps(told["findings"])
-    assert "Customers get 503" in told["impact"]
-    assert told["recommendedAction"].startswith("Remove ")
+    assert "not now" in json.dumps(evidence["findings"])
+    assert "Customers get 503" in evidence["impact"]
+    assert evidence["recommendedAction"].startswith("Remove ")

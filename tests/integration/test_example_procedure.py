@@ -156,11 +156,11 @@ class RunningFarm:
 def farm(deployment: Deployment, tmp_path: Path) -> Iterator[RunningFarm]:
     """The example, if there is a HAProxy; missing: skipped here, failed in CI."""
     if not (shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")):
-        why = "no HAProxy here: install the package haproxy"
-        pytest.fail(why) if os.environ.get("CI") else pytest.skip(why)
-    made = RunningFarm(deployment, tmp_path)
-    yield made
-    made.end()
+        reason = "no HAProxy here: install the package haproxy"
+        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
+    running_farm = RunningFarm(deployment, tmp_path)
+    yield running_farm
+    running_farm.end()
 
 
 def test_workers_killed_around_every_step_repeat_none_and_no_request_fails(

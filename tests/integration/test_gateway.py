@@ -71,7 +71,7 @@ class Watcher:
         return self.until(self)
 
     def shown(self, kind: str) -> str:
-        return "".join(text for one, text in self.told if one == kind)
+        return "".join(text for message_kind, text in self.told if message_kind == kind)
 
 
 @dataclass
@@ -106,8 +106,8 @@ def world(wire: WireName) -> Callable[..., Any]:
         with ScriptedModel(replies) as server:
             settings = settings_for(server, wire, timeouts=timeouts)
             clock = lambda: 1_000_000.0  # noqa: E731
-            with Gateway(settings, key, sleep=slept.append, clock=clock) as made:
-                yield World(server, made, slept, Watcher())
+            with Gateway(settings, key, sleep=slept.append, clock=clock) as model_gateway:
+                yield World(server, model_gateway, slept, Watcher())
 
     return make
 
@@ -136,24 +136,24 @@ def test_a_turn_is_shown_as_it_comes_and_given_as_a_whole(world: Any) -> None:
 
 def test_a_delta_is_shown_before_the_turn_is_complete(world: Any) -> None:
     with world(silence(6, say("It is full, I say.", chunk=2)), idle=60) as w:
-        seen = Watcher(until=lambda watcher: bool(watcher.told))
+        watching = Watcher(until=lambda watcher: bool(watcher.told))
         with pytest.raises(Stopped):
-            w.gateway.turn(ASK, seen)
+            w.gateway.turn(ASK, watching)
 
-    assert seen.told
+    assert watching.told
 
 
 def test_calls_come_in_the_job_of_the_model(world: Any) -> None:
     with world(calls(("read", {"path": "/a"}), ("write", {"n": 1}), text="I look.")) as w:
         turn = w.turn()
 
-    assert [(one.name, json.loads(one.arguments)) for one in turn.calls] == [
+    assert [(model_call.name, json.loads(model_call.arguments)) for model_call in turn.calls] == [
         ("read", {"path": "/a"}),
         ("write", {"n": 1}),
     ]
     assert turn.finish == "calls"
     assert turn.text == "I look."
-    assert len({one.id for one in turn.calls}) == 2
+    assert len({model_call.id for model_call in turn.calls}) == 2
 
 
 def test_thoughts_are_separated_from_the_text(world: Any) -> None:
@@ -210,8 +210,8 @@ def test_a_filtered_turn_says_so_and_calls_nothing(world: Any) -> None:
 )
 def test_two_calls_stay_two_however_the_server_cuts_them(cut: Cut) -> None:
     reply = calls(("read", {"path": "/a"}), ("read", {"path": "/b"}), ("uptime", {}), cut=cut)
-    with ScriptedModel([reply]) as server, Gateway(settings_for(server, "openai")) as made:
-        turn = made.turn(ASK, Watcher())
+    with ScriptedModel([reply]) as server, Gateway(settings_for(server, "openai")) as model_call:
+        turn = model_call.turn(ASK, Watcher())
 
     assert [(one.name, json.loads(one.arguments)) for one in turn.calls] == [
         ("read", {"path": "/a"}),
@@ -248,8 +248,8 @@ def test_the_server_gets_key_and_conversation(world: Any, wire: WireName) -> Non
     assert sent.wire == wire
     assert sent.body["stream"] is True
     assert sent.headers["content-type"] == "application/json"
-    told = "Bearer sk-very-secret" if wire == "openai" else "sk-very-secret"
-    assert sent.headers["authorization" if wire == "openai" else "x-api-key"] == told
+    credential = "Bearer sk-very-secret" if wire == "openai" else "sk-very-secret"
+    assert sent.headers["authorization" if wire == "openai" else "x-api-key"] == credential
     assert "Is it full? Schön.".encode() in sent.raw
 
 
@@ -374,10 +374,10 @@ def test_nobody_there_is_a_gateway_error(wire: WireName) -> None:
     settings = ModelSettings(wire=wire, base_url=f"http://127.0.0.1:{port}/v1", model="m")
     slept: list[float] = []
     with (
-        Gateway(settings, sleep=slept.append) as made,
+        Gateway(settings, sleep=slept.append) as model_gateway,
         pytest.raises(ModelUnavailable, match="refused") as raised,
     ):
-        made.turn(ASK, Watcher())
+        model_gateway.turn(ASK, Watcher())
 
     assert (raised.value.status, raised.value.requests) == (None, 3)
     assert sum(slept) == 6
@@ -434,8 +434,8 @@ def test_a_turn_with_a_finish_reason_is_complete_despite_a_broken_connection(
 
 
 def test_half_a_call_at_the_limit_of_length_is_dropped(world: Any) -> None:
-    asked = calls(("read", {"path": "/a"}), ("write", {"path": "/b"}), text="So:")
-    with world(length(asked)) as w:
+    reply = calls(("read", {"path": "/a"}), ("write", {"path": "/b"}), text="So:")
+    with world(length(reply)) as w:
         turn = w.turn()
 
     assert (turn.text, turn.calls, turn.finish) == ("So:", [], "length")
@@ -465,9 +465,9 @@ def test_the_known_cost_of_failed_attempts_counts() -> None:
     usage = Usage(input_tokens=1000, output_tokens=1)
     with (
         ScriptedModel([cut_after(3, say("It is", usage=usage)), say("Yes.")]) as server,
-        Gateway(settings_for(server, "anthropic"), sleep=lambda _: None) as made,
+        Gateway(settings_for(server, "anthropic"), sleep=lambda _: None) as model_gateway,
     ):
-        turn = made.turn(ASK, Watcher())
+        turn = model_gateway.turn(ASK, Watcher())
 
     assert turn.usage == usage + COST
 
@@ -475,10 +475,10 @@ def test_the_known_cost_of_failed_attempts_counts() -> None:
 def test_an_error_tells_what_its_attempts_have_cost() -> None:
     with (
         ScriptedModel([error_event()] * 3) as server,
-        Gateway(settings_for(server, "anthropic"), sleep=lambda _: None) as made,
+        Gateway(settings_for(server, "anthropic"), sleep=lambda _: None) as model_gateway,
         pytest.raises(ModelUnavailable) as raised,
     ):
-        made.turn(ASK, Watcher())
+        model_gateway.turn(ASK, Watcher())
 
     assert raised.value.usage == Usage(input_tokens=300, output_tokens=3)
 
@@ -515,11 +515,11 @@ def test_stopping_ends_the_wait_for_a_silent_server(world: Any) -> None:
 
     with world(never) as w:
         w.watcher.until = lambda _: event.is_set()
-        begun = time.monotonic()
+        start = time.monotonic()
         with pytest.raises(Stopped) as raised:
             w.turn()
 
-    assert time.monotonic() - begun < 50
+    assert time.monotonic() - start < 50
     assert raised.value.requests == 1
 
 
@@ -535,17 +535,19 @@ def test_stopping_closes_the_connection_so_that_the_model_stops_too(wire: WireNa
             connection.settimeout(60)
             with connection:
                 while connection.recv(65536):
-                    asked.set()
+                    is_asked.set()
             event.set()
 
-        asked = threading.Event()
+        is_asked = threading.Event()
         thread = threading.Thread(target=serve)
         thread.start()
-        with Gateway(settings) as made, pytest.raises(Stopped):
-            made.turn(ASK, Watcher(until=lambda _: asked.is_set()))
+        with Gateway(settings) as model_gateway, pytest.raises(Stopped):
+            model_gateway.turn(ASK, Watcher(until=lambda _: is_asked.is_set()))
         assert event.wait(120)
         thread.join()
-    assert not [one for one in threading.enumerate() if one.name == "boyd-model"]
+    assert not [
+        model_thread for model_thread in threading.enumerate() if model_thread.name == "boyd-model"
+    ]
 
 
 # Safety
@@ -563,17 +565,17 @@ def test_a_key_that_no_header_can_hold_is_refused_without_telling_it(key: str) -
 def test_a_server_that_repeats_the_key_does_not_get_it_into_a_message(
     world: Any, code: int
 ) -> None:
-    said = "wrong key sk-very-secret " + "x" * 470 + " sk-very-secret"
+    error = "wrong key sk-very-secret " + "x" * 470 + " sk-very-secret"
     with (
-        world(*[status(code, message=said)] * 3) as w,
+        world(*[status(code, message=error)] * 3) as w,
         pytest.raises((ModelRefused, ModelUnavailable)) as raised,
     ):
         w.turn()
 
-    for told in (str(raised.value), *w.watcher.discards):
-        assert "sk-v" not in told
-        assert "wrong key [redacted]" in told
-        assert len(told) < 650
+    for text in (str(raised.value), *w.watcher.discards):
+        assert "sk-v" not in text
+        assert "wrong key [redacted]" in text
+        assert len(text) < 650
     assert "sk-very-secret" not in repr(w.gateway.__dict__)
 
 
@@ -604,10 +606,10 @@ def test_an_answer_that_is_too_large_is_a_gateway_error(
 def test_a_response_that_is_not_an_event_stream_is_refused(answer: bytes, reason: str) -> None:
     with (
         raw_server([answer]) as url,
-        Gateway(ModelSettings(base_url=url, model="m")) as made,
+        Gateway(ModelSettings(base_url=url, model="m")) as model_gateway,
         pytest.raises(ModelRefused, match=reason),
     ):
-        made.turn(ASK, Watcher())
+        model_gateway.turn(ASK, Watcher())
 
 
 @pytest.mark.parametrize(
@@ -622,22 +624,25 @@ def test_a_response_that_is_not_an_event_stream_is_refused(answer: bytes, reason
 )
 def test_malformed_responses_make_the_model_unavailable(answer: bytes) -> None:
     with raw_server([answer] * 3) as url:
-        made = Gateway(ModelSettings(base_url=url, model="m"), sleep=lambda _: None)
-        with made, pytest.raises(ModelUnavailable):
-            made.turn(ASK, Watcher())
+        model_gateway = Gateway(ModelSettings(base_url=url, model="m"), sleep=lambda _: None)
+        with model_gateway, pytest.raises(ModelUnavailable):
+            model_gateway.turn(ASK, Watcher())
 
 
 def test_events_are_utf_8_whatever_the_server_says_and_may_have_comments() -> None:
-    said = json.dumps(
+    event = json.dumps(
         {"choices": [{"index": 0, "delta": {"content": "Schön"}, "finish_reason": "stop"}]},
         ensure_ascii=False,
     )
     answer = (
         b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=latin-1\r\n\r\n"
-        b": waiting\r\n\r\n" + f"data: {said}\r\n\r\n".encode()
+        b": waiting\r\n\r\n" + f"data: {event}\r\n\r\n".encode()
     )
-    with raw_server([answer]) as url, Gateway(ModelSettings(base_url=url, model="m")) as made:
-        assert made.turn(ASK, Watcher()).text == "Schön"
+    with (
+        raw_server([answer]) as url,
+        Gateway(ModelSettings(base_url=url, model="m")) as model_gateway,
+    ):
+        assert model_gateway.turn(ASK, Watcher()).text == "Schön"
 
 
 @contextmanager
@@ -670,8 +675,8 @@ def test_a_reply_may_be_made_of_the_request_and_the_last_one_be_repeated() -> No
         return say(f"{len(request.body['messages'])} messages")
 
     with ScriptedModel([call("read"), parrot], forever=True) as server:
-        with Gateway(settings_for(server, "openai")) as made:
-            turns = [made.turn(ASK, Watcher()) for _ in range(3)]
+        with Gateway(settings_for(server, "openai")) as model_gateway:
+            turns = [model_gateway.turn(ASK, Watcher()) for _ in range(3)]
         assert server.is_over
 
     assert [turn.text for turn in turns] == ["", "1 messages", "1 messages"]
@@ -689,8 +694,8 @@ def test_a_script_from_a_file_is_served_until_a_signal_comes(tmp_path: Path) -> 
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         url = process.stdout.readline().strip()
-        with Gateway(ModelSettings(base_url=url, model="m")) as made:
-            assert made.turn(ASK, Watcher()).text == "Hello."
+        with Gateway(ModelSettings(base_url=url, model="m")) as model_gateway:
+            assert model_gateway.turn(ASK, Watcher()).text == "Hello."
         process.terminate()
         assert process.wait(120) == 0
 

@@ -32,8 +32,8 @@ def _course(url: str, seed: int) -> list[tuple[str, str, str]]:
     for _ in range(4):
         result = mind.cycle()
         assert result.decision is not None
-        said = (str(result.decision.params), str(result.action_results[0].output))
-        params, output = (re.sub(r"\d-[0-9a-f]{8}", "ID", one) for one in said)
+        texts = (str(result.decision.params), str(result.action_results[0].output))
+        params, output = (re.sub(r"\d-[0-9a-f]{8}", "ID", text) for text in texts)
         done.append((mind.session.decisions[-1].tool, params, output))
     return done
 

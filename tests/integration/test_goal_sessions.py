@@ -43,7 +43,7 @@ def test_many_processes_lose_and_double_nothing(redis_url: str, store: Store) ->
     assert session.memories == len(pushed)
     assert max(account.largest for account in accounts) <= CONFIG.working_memory_capacity
 
-    claims = [one for account in accounts for one in account.claimed]
+    claims = [entry for account in accounts for entry in account.claimed]
     assert len(claims) == len(set(claims)) > 0
     assert sum(goal.fence for goal in session.goals.values()) == len(claims)
     assert all(goal.owner is None for goal in session.goals.values())
@@ -59,6 +59,6 @@ def test_many_processes_lose_and_double_nothing(redis_url: str, store: Store) ->
     assert len(session.goals[split].children) == 3
     assert len(session.goals) == session.made == 7
 
-    kept = [id for account in accounts for id in account.kept]
-    assert len(kept) == len(set(kept)) == session.consolidated > 0
-    assert {episode.id for episode in session.episodes} <= set(kept)
+    kept_ids = [id for account in accounts for id in account.kept]
+    assert len(kept_ids) == len(set(kept_ids)) == session.consolidated > 0
+    assert {episode.id for episode in session.episodes} <= set(kept_ids)

@@ -102,10 +102,10 @@ def check_cycles(decisions: list[Any]) -> None:
     """Cycles are numbered without a gap, and each has a breakdown whose terms give its score."""
     assert [decision["cycle"] for decision in decisions] == list(range(1, len(decisions) + 1))
     assert len({decision["iteration"] for decision in decisions}) == len(decisions)
-    for one in decisions:
-        found = BREAKDOWN.fullmatch(one["breakdown"])
-        assert found, one
-        total, base, recency, novelty, episodic, pressure, archetype = map(float, found.groups())
+    for step in decisions:
+        match = BREAKDOWN.fullmatch(step["breakdown"])
+        assert match, step
+        total, base, recency, novelty, episodic, pressure, archetype = map(float, match.groups())
         terms = base - recency + novelty + episodic + pressure + archetype
         assert total == pytest.approx(max(0.0, terms), abs=0.0151)
 
@@ -118,7 +118,10 @@ def test_a_goal_on_a_vocabulary_is_reached_by_itself(scholar: Mind) -> None:
 
     goal, decisions = scholar.goal(id), scholar.decisions()
     assert goal["status"] == "Completed", decisions
-    steps = {one["criterion"]: (one["tool"], one["cycle"]) for one in goal["evidence"]}
+    steps = {
+        evidence["criterion"]: (evidence["tool"], evidence["cycle"])
+        for evidence in goal["evidence"]
+    }
     assert goal["reason"] == "the criteria are met: " + ", ".join(
         f"{criterion} by {tool} in cycle {cycle}" for criterion, (tool, cycle) in steps.items()
     )
@@ -136,8 +139,8 @@ def test_a_goal_on_a_vocabulary_is_reached_by_itself(scholar: Mind) -> None:
 
 @pytest.mark.long
 def test_a_stalled_goal_is_split_and_completed_when_its_parts_are(scholar: Mind) -> None:
-    wanted = {"description": "Get to know zorbs, flurbs and quonks", "stallThreshold": 2}
-    id = scholar.post("goals", wanted)["id"]
+    goal = {"description": "Get to know zorbs, flurbs and quonks", "stallThreshold": 2}
+    id = scholar.post("goals", goal)["id"]
 
     cycles = scholar.work(id, 20)
 
@@ -148,8 +151,8 @@ def test_a_stalled_goal_is_split_and_completed_when_its_parts_are(scholar: Mind)
     assert len(children) == len(parent["children"]) == 3
     assert all(one["status"] == "Active" and one["parent"] == id for one in children)
     linked = scholar.get("graph", symbol=f"goal:{id}")["out"]
-    links = {one["object"] for one in linked if one["predicate"] == "agent:child_goal"}
-    assert links == {f"goal:{one}" for one in parent["children"]}
+    links = {fact["object"] for fact in linked if fact["predicate"] == "agent:child_goal"}
+    assert links == {f"goal:{name}" for name in parent["children"]}
 
     scholar.learn(
         "@prefix : <http://example.org/> ."
@@ -211,9 +214,9 @@ def test_another_agent_of_the_deployment_is_not_touched(
 def without_passing(value: Any) -> Any:
     """A value without what differs from one run to the next."""
     if isinstance(value, dict):
-        return {key: without_passing(one) for key, one in value.items() if key not in PASSING}
+        return {key: without_passing(item) for key, item in value.items() if key not in PASSING}
     if isinstance(value, list):
-        return [without_passing(one) for one in value]
+        return [without_passing(item) for item in value]
     if isinstance(value, str):
         return re.sub(r"agent:(scholar|control)|(?<=\d-)[0-9a-f]{8}", "…", value)
     return value
@@ -247,7 +250,7 @@ def test_the_next_worker_goes_on_where_one_was_killed(
     deployment.worker("control", "agents.scholar:control")
     url, facts = deployment.api("api"), vocabulary()
     mind, control = Mind(deployment, url), Mind(deployment, url, "control")
-    ids = {one: one.post("goals", REACHABLE)["id"] for one in (mind, control)}
+    ids = {site: site.post("goals", REACHABLE)["id"] for site in (mind, control)}
     assert mind.learn(facts) == control.learn(facts)
 
     assert mind.trigger()["iteration"] == 1
@@ -271,8 +274,8 @@ def test_an_approved_result_reaches_its_goal_after_the_worker_died(
 ) -> None:
     deployment.worker("worker1", "agents.scholar:before")
     mind = Mind(deployment, deployment.api("api"))
-    asked = {"description": "run the shell command `echo unicorn`", "criteria": "unicorn"}
-    id = mind.post("goals", asked)["id"]
+    goal = {"description": "run the shell command `echo unicorn`", "criteria": "unicorn"}
+    id = mind.post("goals", goal)["id"]
     for _ in range(6):
         assert mind.trigger()["success"]
         if mind.decisions()[-1]["progress"] == "Pending":
@@ -287,6 +290,11 @@ def test_an_approved_result_reaches_its_goal_after_the_worker_died(
     deployment.worker("worker2", "agents.scholar:before")
     assert mind.trigger()["success"]
 
-    taken = next(decision for decision in mind.decisions() if decision["cycle"] == waiting["cycle"])
-    assert (taken["progress"], taken["detail"]) == ("Completed", "unicorn\n")
+    approved_decision = next(
+        decision for decision in mind.decisions() if decision["cycle"] == waiting["cycle"]
+    )
+    assert (approved_decision["progress"], approved_decision["detail"]) == (
+        "Completed",
+        "unicorn\n",
+    )
     assert mind.goal(id)["status"] == "Completed"

@@ -44,7 +44,7 @@ def test_eight_processes_that_add_the_same_facts_make_each_once_with_its_best_co
         for n in range(200):
             best[f"o{n}"] = max(best[f"o{n}"], chance.random())
 
-    found = {one.object: one.confidence for one in graph.all()}
-    assert found == best
+    confidences = {fact.object: fact.confidence for fact in graph.all()}
+    assert confidences == best
     assert graph.size() == 200
     assert sum(graph.degrees([f"s{n}" for n in range(50)]).values()) == 200

@@ -88,8 +88,8 @@ class Walk:
 
     def make_keys(self) -> set[str]:
         """Make the first keys; their ids."""
-        shown = self.do(self.alpha, "The first key", "keys create")
-        return set(re.findall("^boyd_([a-z0-9]+)_", shown, re.MULTILINE))
+        output = self.do(self.alpha, "The first key", "keys create")
+        return set(re.findall("^boyd_([a-z0-9]+)_", output, re.MULTILINE))
 
     def keys(self) -> set[str]:
         """The ids of the keys that there are."""
@@ -171,9 +171,9 @@ class Walk:
 def walk(tmp_path: Path) -> Iterator[Walk]:
     """The deployment, set up on two hosts."""
     with hosts(tmp_path) as network:
-        made = Walk(network)
-        made.set_up()
-        yield made
+        reader = Walk(network)
+        reader.set_up()
+        yield reader
 
 
 @pytest.mark.real
@@ -242,29 +242,29 @@ def test_the_commands_for_kubernetes_make_objects_that_fit_each_other(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("agent.toml").write_text('id = "shop"\n')
-    made: list[dict[str, Any]] = []
+    manifests: list[dict[str, Any]] = []
     for program, *words in calls(tmp_path, heading, "boyd", "kubectl", "helm"):
         if "create" in words and "exec" not in words:
-            made += objects(program, *words, "--dry-run=client", "--output=yaml")
+            manifests += objects(program, *words, "--dry-run=client", "--output=yaml")
         elif "apply" in words:
-            made += objects(program, "kustomize", words[-1])
+            manifests += objects(program, "kustomize", words[-1])
         elif "install" in words:
-            made += objects(program, *[word.replace("install", "template") for word in words])
+            manifests += objects(program, *[word.replace("install", "template") for word in words])
         elif "exec" in words:
             assert parses(words[words.index("--") + 2 :])
         else:
             name, _, value = words[-1].partition("=")
-            assert {"matchLabels": {name: value}} in selectors(made)
+            assert {"matchLabels": {name: value}} in selectors(manifests)
 
-    [secret] = [manifest for manifest in made if manifest["kind"] == "Secret"]
-    mounted = set(re.findall(r"'key': '([a-z-]+)', 'path'", str(made)))
-    assert {"Namespace", "Deployment"} <= {manifest["kind"] for manifest in made}
+    [secret] = [manifest for manifest in manifests if manifest["kind"] == "Secret"]
+    mounted = set(re.findall(r"'key': '([a-z-]+)', 'path'", str(manifests)))
+    assert {"Namespace", "Deployment"} <= {manifest["kind"] for manifest in manifests}
     assert {"redis-url-worker", "audit-key"} <= mounted <= secret["data"].keys()
 
 
-def selectors(made: list[dict[str, Any]]) -> list[Any]:
+def selectors(manifests: list[dict[str, Any]]) -> list[Any]:
     """The namespaces that network policies let in."""
-    policies = [manifest["spec"] for manifest in made if manifest["kind"] == "NetworkPolicy"]
+    policies = [manifest["spec"] for manifest in manifests if manifest["kind"] == "NetworkPolicy"]
     sides = [side for spec in policies for rule in spec.get("ingress", ()) for side in rule["from"]]
     return [side["namespaceSelector"] for side in sides if "namespaceSelector" in side]
 

@@ -20,12 +20,12 @@ AGENT = "agents.traced:traced"
 
 def waiting(client: Any) -> list[dict[str, str]]:
     """The connections that wait for messages."""
-    return [one for one in client.client_list() if one["cmd"] == "brpop"]
+    return [connection for connection in client.client_list() if connection["cmd"] == "brpop"]
 
 
-def heartbeats(seen: list[str]) -> list[str]:
+def heartbeats(commands: list[str]) -> list[str]:
     """The heartbeats among commands that came over the wire."""
-    return [command for command in seen if "boyd:{*}:workers:info" in command]
+    return [command for command in commands if "boyd:{*}:workers:info" in command]
 
 
 def test_an_idle_worker_on_a_host_sends_two_commands_a_heartbeat_over_two_connections(
@@ -37,14 +37,14 @@ def test_an_idle_worker_on_a_host_sends_two_commands_a_heartbeat_over_two_connec
     before = len(client.client_list())
     deployment.worker("w", AGENT, "-Q", "host")
     wait_until(lambda: waiting(client))
-    with monitored(deployment.redis_url) as seen:
-        wait_until(lambda: len(heartbeats(seen)) >= 3)  # the first ones compare everything
-        first = len(seen)
-        wait_until(lambda: len(heartbeats(seen[first:])) >= 10)
+    with monitored(deployment.redis_url) as commands:
+        wait_until(lambda: len(heartbeats(commands)) >= 3)  # the first ones compare everything
+        first = len(commands)
+        wait_until(lambda: len(heartbeats(commands[first:])) >= 10)
     wait_until(lambda: len(client.client_list()) - before <= 2)  # ours are closed a little later
 
-    beats = heartbeats(seen[first:])
-    rest = [command for command in seen[first:] if command not in beats]
+    beats = heartbeats(commands[first:])
+    rest = [command for command in commands[first:] if command not in beats]
     seals = [command for command in rest if command == "XLEN boyd:{*}:audit:open"]
     # Each turn to sweep and seal comes with a heartbeat; the last one before these may be late.
     assert len(seals) <= len(beats) + 1

@@ -74,11 +74,16 @@ class Case:
     def calls(self) -> list[str]:
         """The ids of the calls that the model has made."""
         entries = [logged.entry for logged in self.store.investigations.log(self.id)]
-        return [one.id for entry in entries if isinstance(entry, Said) for one in entry.calls]
+        return [
+            model_call.id
+            for entry in entries
+            if isinstance(entry, Said)
+            for model_call in entry.calls
+        ]
 
-    def hold(self, what: str) -> Path:
+    def hold(self, name: str) -> Path:
         """Have a tool stop in the middle."""
-        file = Path(f"{self.deployment.effects_file}.hold.{what}")
+        file = Path(f"{self.deployment.effects_file}.hold.{name}")
         file.touch()
         return file
 

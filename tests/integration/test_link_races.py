@@ -59,15 +59,15 @@ def test_fifty_uses_of_a_link_and_other_answers_have_one_outcome(redis_url: str,
 
     with ThreadPoolExecutor(CALLERS) as pool:
         answers = list(pool.map(answer, range(CALLERS)))
-    [(who, verdict, _)] = [one for one in answers if one[2].counts]
+    [(who, verdict, _)] = [winner for winner in answers if winner[2].counts]
     approval = store.approvals.get(item.id)
     assert approval is not None
     assert approval.status == verdict
     assert approval.acted_by == (JANE.principal if who == "link" else who)
     assert approval.link == (link.id if who == "link" else None)
-    for _, _, said in answers:
-        assert said.item is not None
-        assert said.counts or (said.outcome, said.item.acted_by) == (
+    for _, _, resolution in answers:
+        assert resolution.item is not None
+        assert resolution.counts or (resolution.outcome, resolution.item.acted_by) == (
             "not-pending",
             approval.acted_by,
         )

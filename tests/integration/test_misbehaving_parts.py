@@ -22,8 +22,8 @@ def test_isolated_observers_run_in_processes_that_are_killed_in_time(
 ) -> None:
     deployment.environment["BOYD_WORKER__HOST"] = "graz"
     worker = deployment.worker("a", "agents.awkward:isolated")
-    begun = deployment.launcher("isolated").trigger("test")
-    result = deployment.ended("isolated", begun.iteration)
+    trigger = deployment.launcher("isolated").trigger("test")
+    result = deployment.ended("isolated", trigger.iteration)
     took = f"{result.duration / 1000:.1f} s"
     measure(4, f"an observer that hangs, with a time limit of 1.5 s: the iteration took {took}")
     errors = {error.id: error.error for error in result.observer_errors}
@@ -35,7 +35,7 @@ def test_isolated_observers_run_in_processes_that_are_killed_in_time(
     assert "boom" in errors["isolated:fails"]
     assert worker == pids["usual"] != pids["well"]
     state = deployment.agent("isolated").state("isolated")
-    assert begun.iteration == state.get("seen")
+    assert trigger.iteration == state.get("seen")
     assert state.get("where") == ["graz", "graz"]
 
 
@@ -43,8 +43,8 @@ def test_isolated_observers_run_in_processes_that_are_killed_in_time(
 def test_an_observer_that_kills_its_worker_costs_only_itself(deployment: Deployment) -> None:
     for name in ("a", "b", "c", "d"):
         deployment.worker(name, "agents.awkward:deadly")
-    begun = deployment.launcher("deadly").trigger("test")
-    result = deployment.ended("deadly", begun.iteration, timeout=40)
+    trigger = deployment.launcher("deadly").trigger("test")
+    result = deployment.ended("deadly", trigger.iteration, timeout=40)
 
     assert [o.source for o in result.observations] == ["lives"]
     assert [error.id for error in result.observer_errors] == ["deadly:kills"]
@@ -62,8 +62,8 @@ def test_a_worker_with_too_many_hung_observers_restarts_itself(deployment: Deplo
     first = deployment.ended("hanging", launcher.trigger("test").iteration)
     worker = deployment.processes["a"]
     for _ in range(2):
-        begun = launcher.trigger("test").iteration
-        wait_until(lambda n=begun: worker.poll() is not None or is_over(deployment, n))  # type: ignore[misc]
+        trigger = launcher.trigger("test").iteration
+        wait_until(lambda n=trigger: worker.poll() is not None or is_over(deployment, n))  # type: ignore[misc]
     wait_until(lambda: worker.poll() is not None)
 
     assert [observation.source for observation in first.observations] == ["lives"]
@@ -80,8 +80,8 @@ def is_over(deployment: Deployment, number: int) -> bool:
 def test_an_action_that_takes_too_long_is_reported(deployment: Deployment, pool: str) -> None:
     deployment.worker("a", "agents.awkward:slow", "-Q", "loop,observe")
     deployment.worker("b", "agents.awkward:slow", "-Q", "act", "--pool", pool)
-    begun = deployment.launcher("slow").trigger("test")
-    result = deployment.ended("slow", begun.iteration)
+    trigger = deployment.launcher("slow").trigger("test")
+    result = deployment.ended("slow", trigger.iteration)
     outcome = result.action_results[0]
 
     assert outcome.error == "took longer than 0.5 s; it may have taken effect"
@@ -143,8 +143,8 @@ def answer_to(deployment: Deployment, call: str) -> ActionResult:
     """The result of a call, once it is there."""
 
     def answer() -> ActionResult | None:
-        kept = deployment.agent("breaking").calls.get(call)
-        return kept.result if kept else None
+        record = deployment.agent("breaking").calls.get(call)
+        return record.result if record else None
 
     result: ActionResult = wait_until(answer)
     return result

@@ -78,16 +78,16 @@ def test_a_link_in_a_mail_approves_and_the_answer_is_mailed_too(deployment: Depl
         notify(deployment, jane)
         deployment.worker("w0", MODULE)
         item = propose(deployment)
-        [asked] = wait_until(lambda: box.mails[:1])
-        text = parts_of(asked)["text/plain"]
-        for said in ("why: it is time", 'params: {"text": "written"}', "preview: would write"):
-            assert said in text
+        [question] = wait_until(lambda: box.mails[:1])
+        text = parts_of(question)["text/plain"]
+        for line in ("why: it is time", 'params: {"text": "written"}', "preview: would write"):
+            assert line in text
         match = LINK.search(text)
         assert match is not None
         link = LinkSigner(SECRET).read(match[1])
         assert link is not None
         assert link.problem(item, datetime.now(UTC)) is None
-        assert f'<a href="{match[0]}">' in parts_of(asked)["text/html"]
+        assert f'<a href="{match[0]}">' in parts_of(question)["text/html"]
 
         done = deployment.resolver("notified").answer_link(link, "approved")
         assert done.counts
@@ -96,13 +96,15 @@ def test_a_link_in_a_mail_approves_and_the_answer_is_mailed_too(deployment: Depl
         executed = wait_until(
             lambda: next((mail for mail in box.mails if mail["Subject"] == subject), None)
         )
-        assert executed["References"] == asked["References"]
+        assert executed["References"] == question["References"]
         assert LINK.search(parts_of(executed)["text/plain"]) is None
         wait_until(lambda: records(deployment, item)["executed ops/0"].state == "succeeded")
-    kept = {name: (one.state, one.attempts) for name, one in records(deployment, item).items()}
+    states = {
+        name: (record.state, record.attempts) for name, record in records(deployment, item).items()
+    }
     # The answer is told, too, unless the execution has ended before.
-    assert kept.pop("answered ops/0", None) in (None, ("succeeded", 1), ("skipped", 0))
-    assert kept == {"waiting ops/0": ("succeeded", 1), "executed ops/0": ("succeeded", 1)}
+    assert states.pop("answered ops/0", None) in (None, ("succeeded", 1), ("skipped", 0))
+    assert states == {"waiting ops/0": ("succeeded", 1), "executed ops/0": ("succeeded", 1)}
     assert SECRET not in deployment.log("w0")
     stored = deployment.store.client.hgetall(f"boyd:{{notified}}:approval:{item.id}")
     assert "127.0.0.1" not in json.dumps(stored), "addresses are secrets"
@@ -205,11 +207,11 @@ def _is_visible(deployment: Deployment, item: ApprovalItem) -> None:
     """The API, its metrics and the command line show what became of the notifications."""
     base, headers = deployment.api("api"), deployment.key("ann", "read")
     body = requests.get(f"{base}/api/v0/approvals/{item.id}", headers=headers, timeout=60).json()
-    told = [
+    notifications = [
         (notification["kind"], notification["state"], notification["attempts"])
         for notification in body["notifications"]
     ]
-    assert told == [("mailto", "succeeded", 2), ("webhook", "succeeded", 1)]
+    assert notifications == [("mailto", "succeeded", 2), ("webhook", "succeeded", 1)]
     metrics = requests.get(f"{base}/metrics", headers=headers, timeout=60).text
     assert 'boyd_notifications_total{agent="notified",state="succeeded"} 2.0' in metrics
     approval = deployment.agent("notified").approvals.get(item.id)
@@ -250,8 +252,8 @@ def test_a_question_about_what_waits_takes_nobody_the_right_to_answer(
     run = requests.post(f"{base}/runs", json=body, headers=ann, timeout=60).json()
 
     def joined() -> Any:
-        found = requests.get(f"{base}/approvals/{item.id}", headers=ann, timeout=60).json()
-        return found if run["id"] in found["runIds"] else None
+        approval = requests.get(f"{base}/approvals/{item.id}", headers=ann, timeout=60).json()
+        return approval if run["id"] in approval["runIds"] else None
 
     waiting = wait_until(joined)
     assert (waiting["seen"], waiting["requestedBy"]) == (2, [])

@@ -85,16 +85,16 @@ class Service:
 @pytest.fixture
 def service(provider: Provider, ports: tuple[int, int]) -> Iterator[Service]:
     """The API, with sign-in."""
-    made = Service(provider, ports[1])
-    yield made
-    made.stop()
+    oidc_service = Service(provider, ports[1])
+    yield oidc_service
+    oidc_service.stop()
 
 
-def refused(answer: requests.Response, why: str) -> None:
+def refused(answer: requests.Response, reason: str) -> None:
     """The API says that a token is not valid, and why."""
     assert answer.status_code == 401, answer.text
     assert answer.json()["type"] == "/problems/unauthenticated"
-    assert why in answer.json()["detail"]
+    assert reason in answer.json()["detail"]
     assert answer.headers["WWW-Authenticate"].startswith("Bearer")
 
 
@@ -103,10 +103,10 @@ def refused(answer: requests.Response, why: str) -> None:
 
 def test_a_person_signs_in_and_comes_to_the_page_they_wanted(service: Service) -> None:
     waiting = service.site.waiting()
-    shown = service.browser().sign_in("ann", f"/console/agents/desk/approvals/{waiting}")
+    page = service.browser().sign_in("ann", f"/console/agents/desk/approvals/{waiting}")
 
-    assert path_of(shown) == f"/console/agents/desk/approvals/{waiting}"
-    assert "Ann Example" in shown.text
+    assert path_of(page) == f"/console/agents/desk/approvals/{waiting}"
+    assert "Ann Example" in page.text
     [session] = service.site.store.login_sessions.all()
     assert session.principal == service.principal("ann")
     assert session.person
@@ -137,17 +137,17 @@ def audit(service: Service) -> list[Any]:
 
 
 def test_a_person_whose_groups_have_no_scope_is_refused_with_the_reason(service: Service) -> None:
-    shown = service.browser().sign_in("guest")
+    page = service.browser().sign_in("guest")
 
-    assert shown.status_code == 403
-    assert "with the groups visitors in its claim" in shown.text
+    assert page.status_code == 403
+    assert "with the groups visitors in its claim" in page.text
     assert service.site.store.login_sessions.all() == []
 
 
 def test_a_name_cannot_turn_or_break_the_line(service: Service) -> None:
-    shown = service.browser().sign_in("trick")
+    page = service.browser().sign_in("trick")
 
-    assert shown.status_code == 200
+    assert page.status_code == 200
     assert service.site.store.login_sessions.names() == {service.principal("trick"): "Ann Example"}
 
 
@@ -166,28 +166,28 @@ def test_an_answer_for_another_browser_signs_nobody_in(service: Service) -> None
     page = mallory.begin()
     victim.begin()
     callback = answered(mallory, page)
-    shown = victim.get(callback)
+    response = victim.get(callback)
 
-    assert shown.status_code == 403
-    assert "this browser has not begun this login" in shown.text
+    assert response.status_code == 403
+    assert "this browser has not begun this login" in response.text
     assert service.browser().get(callback).status_code == 403
     assert service.site.store.login_sessions.all() == []
 
 
 def answered(browser: WebBrowser, page: requests.Response) -> str:
     """The address of the callback that the provider sends a browser to; it is not opened."""
-    seen: list[str] = []
+    addresses: list[str] = []
 
     def stop(response: requests.Response, **_: Any) -> None:
         where = response.headers.get("Location", "")
         if "/console/oidc/callback" in where:
-            seen.append(where)
+            addresses.append(where)
             del response.headers["Location"]
 
     browser.session.hooks["response"] = [stop]
     browser.answer(page, login="ann", password="x")
     browser.session.hooks["response"] = []
-    return seen[0]
+    return addresses[0]
 
 
 def test_a_state_that_was_made_up_is_refused(service: Service) -> None:
@@ -220,8 +220,8 @@ def test_an_id_token_with_another_nonce_signs_nobody_in(service: Service) -> Non
     # The browser's secret is another one, and the state fits it: only the nonce tells.
     secret = "another"
     name = f"boyd-login-{urlsplit(service.url).port}"
-    kept = base64.urlsafe_b64encode(json.dumps([secret, False, "/console/"]).encode()).decode()
-    browser.session.cookies.set(name, kept, domain="127.0.0.1", path="/")
+    value = base64.urlsafe_b64encode(json.dumps([secret, False, "/console/"]).encode()).decode()
+    browser.session.cookies.set(name, value, domain="127.0.0.1", path="/")
     state = hmac.new(secret.encode(), b"state", "sha256").hexdigest()
     parts = urlsplit(callback)
     query = urlencode({**dict(parse_qsl(parts.query)), "state": state})
@@ -372,8 +372,8 @@ def test_a_token_that_is_not_for_the_api_is_refused_with_the_reason(
         ({"at_hash": "x"}, "no access token"),
         ({"typ": "ID"}, "no access token"),
     )
-    for claims, why in cases:
-        refused(service.ask(provider.token(**claims)), why)
+    for claims, reason in cases:
+        refused(service.ask(provider.token(**claims)), reason)
     refused(service.ask(provider.token({"typ": "logout+jwt"})), "no access token")
     refused(service.ask(provider.program_token("billing")), "wrong 'aud'")
 
@@ -444,20 +444,25 @@ def test_a_token_is_no_key_for_the_login_form_and_makes_no_links(
 def test_requests_of_one_subject_are_limited_whatever_token_it_uses(
     provider: Provider, ports: tuple[int, int]
 ) -> None:
-    made = Service(provider, ports[1])
-    made.stop()
+    stopped_service = Service(provider, ports[1])
+    stopped_service.stop()
     lab, _ = make_desk(fakeredis.FakeServer())
     site = Site(
-        lab, fakeredis.FakeServer(), oidc=provider.settings(), url=made.url, rate=0.01, burst=2
+        lab,
+        fakeredis.FakeServer(),
+        oidc=provider.settings(),
+        url=stopped_service.url,
+        rate=0.01,
+        burst=2,
     )
     tokens = [provider.token(jti=str(number)) for number in range(3)]
-    asked = [
+    answers = [
         site.client.get("/api/v0/agents", headers={"Authorization": f"Bearer {token}"})
         for token in [*tokens, provider.token(sub="bob")]
     ]
     site.services.stop()
 
-    assert [answer.status_code for answer in asked] == [200, 200, 429, 200]
+    assert [answer.status_code for answer in answers] == [200, 200, 429, 200]
 
 
 # The provider's keys, and its absence
@@ -481,16 +486,16 @@ def test_unknown_keys_make_few_requests_to_the_provider(
 ) -> None:
     assert service.ask(provider.token()).status_code == 200
     documents = service.site.services.provider._documents  # type: ignore[union-attr]
-    real, asked = documents._fetch, []
+    real, urls = documents._fetch, []
 
     def count(url: str) -> Any:
-        asked.append(url)
+        urls.append(url)
         return real(url)
 
     monkeypatch.setattr(documents, "_fetch", count)
     for number in range(20):
         refused(service.ask(provider.token({"kid": f"no-{number}"})), "does not publish")
-    assert len(asked) <= 1
+    assert len(urls) <= 1
 
 
 def test_without_the_provider_keys_and_sessions_go_on(service: Service, provider: Provider) -> None:
@@ -518,10 +523,10 @@ def test_a_provider_that_was_never_reached_is_named(
         assert answer.status_code == 503
         assert provider.issuer in answer.json()["detail"]
         assert answer.headers["Retry-After"]
-        shown = service.browser().get("/console/oidc/login")
-        assert shown.status_code == 503
-        assert "does not answer" in shown.text
-        assert 'name="key"' in shown.text
+        page = service.browser().get("/console/oidc/login")
+        assert page.status_code == 503
+        assert "does not answer" in page.text
+        assert 'name="key"' in page.text
     finally:
         service.stop()
 
@@ -554,7 +559,7 @@ def test_chromium_signs_in_and_out_without_a_report_of_the_policy(
     with chromium.new_context() as context:
         page = context.new_page()
         reports: list[str] = []
-        page.on("console", lambda said: reports.append(f"{said.type}: {said.text}"))
+        page.on("console", lambda message: reports.append(f"{message.type}: {message.text}"))
         page.goto(f"{service.url}/console/fleet")
         page.get_by_role("link", name="Sign in with Test ID").click()
         page.locator('[name="login"]').fill("ann")

@@ -274,11 +274,11 @@ def test_a_name_that_does_not_resolve_is_a_failure(
 
 def resolves(monkeypatch: pytest.MonkeyPatch, *answers: list[str]) -> list[str]:
     """Let every name mean what *answers* say, one after the other; the names asked for."""
-    left, asked = list(answers), []
+    left, hosts = list(answers), []
     real = socket.getaddrinfo
 
     def getaddrinfo(host: str, port: int, *args: Any, **more: Any) -> Any:
-        asked.append(host)
+        hosts.append(host)
         try:
             return real(host, port, socket.AF_UNSPEC, socket.SOCK_STREAM, 0, socket.AI_NUMERICHOST)
         except socket.gaierror:
@@ -295,20 +295,20 @@ def resolves(monkeypatch: pytest.MonkeyPatch, *answers: list[str]) -> list[str]:
         ]
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
-    return asked
+    return hosts
 
 
 @pytest.fixture
 def connected(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The addresses that connections were made to; none is let through."""
-    made: list[Any] = []
+    addresses: list[Any] = []
 
     def create(address: Any, *_: Any, **__: Any) -> socket.socket:
-        made.append(address)
+        addresses.append(address)
         raise ConnectionRefusedError(111, "Connection refused")
 
     monkeypatch.setattr("urllib3.util.connection.create_connection", create)
-    return made
+    return addresses
 
 
 @pytest.mark.parametrize(
@@ -351,11 +351,11 @@ def test_a_server_on_loopback_is_not_reached_by_any_name_for_it() -> None:
 def test_the_connection_goes_to_the_address_that_was_checked(
     monkeypatch: pytest.MonkeyPatch, connected: list[Any]
 ) -> None:
-    asked = resolves(monkeypatch, [PUBLIC], ["127.0.0.1"])
+    hosts = resolves(monkeypatch, [PUBLIC], ["127.0.0.1"])
     delivery = post("http://rebound.example/", allow_private=False)
 
     assert connected == [(PUBLIC, 80)]
-    assert asked == ["rebound.example"]
+    assert hosts == ["rebound.example"]
     assert delivery.error == "no connection: Connection refused"
 
 

@@ -33,9 +33,9 @@ def next_sweep(deployment: Deployment) -> None:
     wait_until(lambda: swept(deployment) != before)
 
 
-def heartbeats(seen: list[str]) -> int:
+def heartbeats(commands: list[str]) -> int:
     """Count the heartbeats among commands on the wire."""
-    return sum("boyd:{*}:workers boyd:{*}:workers:info" in command for command in seen)
+    return sum("boyd:{*}:workers boyd:{*}:workers:info" in command for command in commands)
 
 
 def seconds(deployment: Deployment) -> float:
@@ -51,13 +51,13 @@ def test_four_processes_sweep_and_seal_hardly_more_often_than_one(deployment: De
     started(deployment)
 
     def sweeps() -> int:
-        return sum(f"boyd:{{{AGENT}}}:due " in command for command in seen)
+        return sum(f"boyd:{{{AGENT}}}:due " in command for command in commands)
 
     def seals() -> int:
-        return seen.count(f"XLEN boyd:{{{AGENT}}}:audit:open")
+        return commands.count(f"XLEN boyd:{{{AGENT}}}:audit:open")
 
     began = seconds(deployment)
-    with monitored(deployment.redis_url) as seen:
+    with monitored(deployment.redis_url) as commands:
         wait_until(lambda: min(sweeps(), seals()) >= 6)
     # A turn is held for three quarters of the interval; one was taken before, and may be late.
     most = (seconds(deployment) - began) / (0.75 * 0.4) + 2
@@ -74,11 +74,11 @@ def test_only_who_plans_iterations_reads_who_is_there_and_only_after_a_change(
     started(deployment)
 
     def reads(command: str) -> int:
-        return sum(line.startswith(command) for line in seen)
+        return sum(line.startswith(command) for line in commands)
 
-    with monitored(deployment.redis_url) as seen:
-        wait_until(lambda: heartbeats(seen) >= 40)
-        beats, lists = heartbeats(seen), reads("ZRANGE boyd:{*}:workers ")
+    with monitored(deployment.redis_url) as commands:
+        wait_until(lambda: heartbeats(commands) >= 40)
+        beats, lists = heartbeats(commands), reads("ZRANGE boyd:{*}:workers ")
         details, everything = reads(DETAILS), reads("HGETALL boyd:{*}:workers:info")
         deployment.worker("e", f"agents.traced:{AGENT}", "-Q", "observe")
         wait_until(lambda: reads(DETAILS) > details)
@@ -95,12 +95,12 @@ def test_when_all_but_one_die_the_one_goes_on_with_its_next_heartbeat(
     deployment.environment["BOYD_TIMING__HEARTBEAT_INTERVAL"] = "1"
     started(deployment)
     next_sweep(deployment)
-    with monitored(deployment.redis_url) as seen:
+    with monitored(deployment.redis_url) as commands:
         for name in WORKERS[:-1]:
             deployment.kill(name)
-        first = len(seen)
+        first = len(commands)
         for _ in range(3):
             next_sweep(deployment)
 
     # Each heartbeat asks for a turn; twice as many, for a machine that is slow to take it.
-    assert heartbeats(seen[first:]) <= 2 * 3 + 2
+    assert heartbeats(commands[first:]) <= 2 * 3 + 2

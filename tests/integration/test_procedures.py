@@ -79,14 +79,14 @@ class Stepping:
 @pytest.fixture
 def stepping(deployment: Deployment) -> Stepping:
     """A deployment with a worker."""
-    made = Stepping(deployment)
-    made.work()
-    return made
+    workers = Stepping(deployment)
+    workers.work()
+    return workers
 
 
 def undone(record: ProcedureRecord) -> list[str | None]:
     """The state of each step's compensation."""
-    return [one.compensation.state if one.compensation else None for one in record.progress]
+    return [step.compensation.state if step.compensation else None for step in record.progress]
 
 
 @pytest.mark.long

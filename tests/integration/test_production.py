@@ -21,10 +21,10 @@ from route_kit import LAST, Known, asked_everything
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory, redis_server: str) -> Iterator[Site]:
     """The deployment; `redis_server` is asked for to skip where there is none."""
-    with production(tmp_path_factory.mktemp("production")) as made:
-        made.ask("POST", "/api/v0/agents/routed/loop/trigger", {})
-        made.running.wait_for_archive()
-        yield made
+    with production(tmp_path_factory.mktemp("production")) as running_site:
+        running_site.ask("POST", "/api/v0/agents/routed/loop/trigger", {})
+        running_site.running.wait_for_archive()
+        yield running_site
 
 
 @pytest.fixture
@@ -147,9 +147,9 @@ def pages() -> list[str]:
     settings = load_settings({})
     rules = create_app(settings, Services(settings)).url_map.iter_rules()
     return [
-        one.rule
-        for one in rules
-        if one.rule.startswith("/console") and "GET" in (one.methods or ())
+        rule.rule
+        for rule in rules
+        if rule.rule.startswith("/console") and "GET" in (rule.methods or ())
     ]
 
 
@@ -161,11 +161,11 @@ def browser(site: Site, things: Things) -> Iterator[WebBrowser]:
         session.trust_env = False
         session.verify = site.proxy.trust
         session.headers["Host"] = HOST
-        made = WebBrowser(site.proxy.url, session)
+        visitor = WebBrowser(site.proxy.url, session)
         link = things.sign_in_link
-        shown = made.post(link, made.get(link))
-        assert (shown.status_code, path_of(shown)) == (200, "/console/"), shown.text
-        yield made
+        page = visitor.post(link, visitor.get(link))
+        assert (page.status_code, path_of(page)) == (200, "/console/"), page.text
+        yield visitor
 
 
 def test_every_page_has_an_address_here() -> None:

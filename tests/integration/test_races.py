@@ -70,7 +70,7 @@ def race(
         dice = random.Random(number)
         answer = dice.choice(list(ANSWERS))
         mine = dice.sample(items, len(items))
-        told = []
+        answers = []
         with requests.Session() as session:
             session.headers.update(keys[number])
             ready.wait()
@@ -83,13 +83,13 @@ def race(
                         response = session.post(url, timeout=60)
                 except requests.RequestException:
                     continue
-                told.append(
+                answers.append(
                     Told(item.id, f"caller{number}", answer, response.status_code, response.json())
                 )
-        return told
+        return answers
 
     with ThreadPoolExecutor(callers) as pool:
-        return [one for told in pool.map(call, range(callers)) for one in told]
+        return [answer for answers in pool.map(call, range(callers)) for answer in answers]
 
 
 def settled(deployment: Deployment, items: list[ApprovalItem]) -> dict[str, ApprovalItem]:
@@ -98,23 +98,23 @@ def settled(deployment: Deployment, items: list[ApprovalItem]) -> dict[str, Appr
 
     def over() -> dict[str, ApprovalItem]:
         store.approvals.expire(store.retention())
-        found = {item.id: store.approvals.get(item.id) for item in items}
-        ended = {
+        approvals = {item.id: store.approvals.get(item.id) for item in items}
+        resolved = {
             name: item
-            for name, item in found.items()
+            for name, item in approvals.items()
             if item and item.status != "pending" and (item.status != "approved" or item.result)
         }
-        return ended if len(ended) == len(items) else {}
+        return resolved if len(resolved) == len(items) else {}
 
-    ended: dict[str, ApprovalItem] = wait_until(over, 60)
-    return ended
+    final_items: dict[str, ApprovalItem] = wait_until(over, 60)
+    return final_items
 
 
-def check_told(told: list[Told], ended: dict[str, ApprovalItem]) -> None:
+def check_told(answers: list[Told], resolved: dict[str, ApprovalItem]) -> None:
     """Nobody was told anything that is not so."""
-    for name, item in ended.items():
-        about = [one for one in told if one.item == name]
-        winners = [one for one in about if one.won]
+    for name, item in resolved.items():
+        about = [answer for answer in answers if answer.item == name]
+        winners = [answer for answer in about if answer.won]
         assert len(winners) <= 1, f"{name} was resolved {len(winners)} times"
         for winner in winners:
             assert item.status == ANSWERS[winner.answer] == winner.body["approval"]["status"]
@@ -139,20 +139,20 @@ def test_an_item_has_one_outcome_and_every_caller_hears_it(
         enqueue_approval(store, proposal(n), ttl=1.0 + n / 5 if n % 4 == 0 else 600)
         for n in range(ITEMS)
     ]
-    told = race(deployment, urls, items, threading.Event(), callers)
-    ended = settled(deployment, items)
+    answers = race(deployment, urls, items, threading.Event(), callers)
+    resolved = settled(deployment, items)
     effects = Counter(deployment.effects())
 
     measure(
-        6, f"{callers} callers race for {ITEMS} approvals: {len(told)} answers, one outcome each"
+        6, f"{callers} callers race for {ITEMS} approvals: {len(answers)} answers, one outcome each"
     )
-    assert len(told) == callers * ITEMS
-    check_told(told, ended)
+    assert len(answers) == callers * ITEMS
+    check_told(answers, resolved)
     for number, item in enumerate(items):
-        approved = ended[item.id].status == "approved"
+        approved = resolved[item.id].status == "approved"
         assert effects[str(number)] == int(approved)
     # Chance decides which of the three answers win, but never only one of them.
-    assert len({item.status for item in ended.values()} & set(ANSWERS.values())) > 1
+    assert len({item.status for item in resolved.values()} & set(ANSWERS.values())) > 1
 
 
 @pytest.mark.long
@@ -172,14 +172,14 @@ def test_a_kill_in_the_middle_leaves_a_state_that_says_what_happened(
 
     killer = threading.Thread(target=kill)
     killer.start()
-    told = race(deployment, urls, items, started)
+    answers = race(deployment, urls, items, started)
     killer.join()
-    check_told(told, settled(deployment, items))
-    ended = settled(deployment, items)
+    check_told(answers, settled(deployment, items))
+    resolved = settled(deployment, items)
     effects = Counter(deployment.effects())
 
     for number, item in enumerate(items):
-        final = ended[item.id]
+        final = resolved[item.id]
         times = effects[str(number)]
         assert times <= 1
         if final.status != "approved":
@@ -205,8 +205,8 @@ def at_once(count: int, work: Callable[[int], Any]) -> list[Any]:
 def test_a_quorum_counts_everybody_once_across_processes(deployment: Deployment) -> None:
     urls = deploy(deployment)
     store = deployment.agent("queue")
-    wanted = proposal(1).patched({"required": {"minApprovals": 3}})
-    item = enqueue_approval(store, wanted)
+    request = proposal(1).patched({"required": {"minApprovals": 3}})
+    item = enqueue_approval(store, request)
     keys = [deployment.key(f"person{n}", "approvals") for n in range(5)]
 
     def approve(number: int) -> tuple[int, dict[str, Any]]:
@@ -215,11 +215,11 @@ def test_a_quorum_counts_everybody_once_across_processes(deployment: Deployment)
         return response.status_code, response.json()
 
     answers = at_once(50, approve)
-    [ended] = settled(deployment, [item]).values()
+    [resolved] = settled(deployment, [item]).values()
     counts = Counter(status for status, _ in answers)
 
     # The third is answered 200 if it was executed at once.
     assert counts[200] + counts[202] == 3
     assert counts[404] + counts[409] == 47
-    assert len({vote.by for vote in ended.approvals}) == len(ended.approvals) == 3
+    assert len({vote.by for vote in resolved.approvals}) == len(resolved.approvals) == 3
     assert deployment.effects() == ["1"]

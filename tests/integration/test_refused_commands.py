@@ -48,7 +48,7 @@ class Watch:
         self._deployment = deployment
         self.worst = (0.0, "nothing")
 
-    def recovers(self, what: str) -> None:
+    def recovers(self, goal: str) -> None:
         """Wait for the success of an iteration that begins from now on."""
         since, began = self._deployment.store.clock.now(), time.monotonic()
 
@@ -59,8 +59,8 @@ class Watch:
         try:
             wait_until(gone_on, WITHIN)
         except AssertionError:
-            raise AssertionError(f"{what}: nothing went on for {WITHIN:g} s") from None
-        self.worst = max(self.worst, (time.monotonic() - began, what))
+            raise AssertionError(f"{goal}: nothing went on for {WITHIN:g} s") from None
+        self.worst = max(self.worst, (time.monotonic() - began, goal))
 
     def doubled(self) -> list[str]:
         """The effects that occur more than once."""
@@ -72,9 +72,9 @@ class Watch:
 @pytest.fixture
 def guarded(tmp_path: Path, redis_server: str) -> Iterator[Guarded]:
     """A Redis with users."""
-    made = Guarded(tmp_path)
-    yield made
-    made.end()
+    redis = Guarded(tmp_path)
+    yield redis
+    redis.end()
 
 
 @pytest.fixture

@@ -91,9 +91,9 @@ def test_an_unchanged_agent_exits_with_0_and_says_the_same_bytes_twice(
 
     assert first == second
     assert first[0] == 0, first
-    made = ReplayReport.from_json(first[1])
-    assert (made.iterations, made.unchanged, made.findings) == (12, 12, [])
-    assert {"landlock", "seccomp"} <= set(made.confined_by)
+    report = ReplayReport.from_json(first[1])
+    assert (report.iterations, report.unchanged, report.findings) == (12, 12, [])
+    assert {"landlock", "seccomp"} <= set(report.confined_by)
 
 
 @pytest.mark.long
@@ -228,19 +228,19 @@ def tried(
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setblocking(False)
         names = {"WHERE": where, "PORT": listener.getsockname()[1], "PARENT": os.getpid()}
-        told = repr(attempts)
+        source = repr(attempts)
         for name, value in names.items():
-            told = told.replace(name, str(value))
-        plugin = acting(f"exec({told}[ctx.iteration - 1])") + prelude
+            source = source.replace(name, str(value))
+        plugin = acting(f"exec({source}[ctx.iteration - 1])") + prelude
         place = Place(tmp_path, records, plugin)
         with ShadowPool(ShadowTask(agent=str(place.agent), paths=sys.path), 1) as pool:
             texts = place.records.read_text().splitlines()[: len(attempts)]
-            found = [one for portion in pool.judge([texts]) for one in portion]
+            reports = [report for portion in pool.judge([texts]) for report in portion]
         with pytest.raises(BlockingIOError):
             listener.accept()
     signal.signal(signal.SIGUSR2, old)
     assert (snapshot(where), received) == (before, [])
-    return found
+    return reports
 
 
 def snapshot(folder: Path) -> list[tuple[str, int, int]]:
@@ -262,10 +262,12 @@ def test_a_plugin_that_acts_past_python_is_stopped_by_the_kernel(
     tmp_path: Path, records: list[LoopResult]
 ) -> None:
     # What succeeds reads something that was not recorded, so that it is seen here.
-    attempts = [f"if C.{one} not in (-1, 127): ctx.state.get('succeeded')" for one in NATIVE]
+    attempts = [f"if C.{call} not in (-1, 127): ctx.state.get('succeeded')" for call in NATIVE]
     iterations = tried(attempts, tmp_path, records, LIBRARY)
 
-    assert [(one.differences, one.why) for one in iterations] == [([], None)] * len(NATIVE)
+    assert [(iteration.differences, iteration.why) for iteration in iterations] == [
+        ([], None)
+    ] * len(NATIVE)
 
 
 @pytest.mark.long
@@ -279,14 +281,14 @@ def test_no_process_of_a_replay_writes_connects_or_starts_a_program(
     place = Place(tmp_path, records, tries)
     task = ShadowTask(agent=str(place.agent), paths=sys.path).to_json()
     text = place.records.read_text().splitlines()[0]
-    given = f"{task}\n1\n{text}\n"
+    text_in = f"{task}\n1\n{text}\n"
     process = [sys.executable, "-P", "-m", "boyd.replay.shadow_process"]
     command = ["strace", "-f", "-qq", "-e", calls, "-o", str(trace), *process]
-    done = subprocess.run(command, input=given, text=True, stdout=subprocess.PIPE, timeout=500)
+    done = subprocess.run(command, input=text_in, text=True, stdout=subprocess.PIPE, timeout=500)
     lines = trace.read_text().splitlines()
     confined = next(number for number, line in enumerate(lines) if "EACCES" in line)
     writing = ("O_WRONLY", "O_RDWR", "O_CREAT", "socket(", "execve(", "kill(", "rename", "mkdir")
-    after = [line for line in lines[confined:] if any(one in line for one in writing)]
+    after = [line for line in lines[confined:] if any(call in line for call in writing)]
 
     assert len(done.stdout.splitlines()) == 2
     assert [line for line in after if "EACCES" not in line] == []
@@ -328,18 +330,18 @@ def test_a_killed_replay_goes_on_and_says_the_same(
     ]
     place = Place(tmp_path, many, slow)
     process = place.boyd("replay", "--records", str(place.records), "--jobs", "1")
-    kept = tmp_path / "state" / "replay"
-    wait_until(lambda: len(list(kept.glob("*/*.jsonl"))) >= 2, 60)
+    folder = tmp_path / "state" / "replay"
+    wait_until(lambda: len(list(folder.glob("*/*.jsonl"))) >= 2, 60)
     process.kill()
     process.communicate()
-    done = {path: path.stat().st_mtime_ns for path in kept.glob("*/*.jsonl")}
+    done = {path: path.stat().st_mtime_ns for path in folder.glob("*/*.jsonl")}
     later = place.boyd("replay", "--records", str(place.records), "-o", "json", "--jobs", "1")
-    wait_until(lambda: len(list(kept.glob("*/*.jsonl"))) > len(done), 60)
+    wait_until(lambda: len(list(folder.glob("*/*.jsonl"))) > len(done), 60)
     assert {path: path.stat().st_mtime_ns for path in done} == done
     out, _ = later.communicate(timeout=120)
 
     assert ReplayReport.from_json(out).iterations == len(many)
-    assert list(kept.glob("*/*.jsonl")) == []
+    assert list(folder.glob("*/*.jsonl")) == []
 
 
 @pytest.mark.long
@@ -397,12 +399,12 @@ def test_archive_and_redis_are_one_past_and_approvals_say_how_they_ended(tmp_pat
     def count(query: HistoryFilter, first: int = 1) -> int:
         return KeptIterations(store, access, query, lambda number: number >= first).count
 
-    kept = KeptIterations(store, access, HistoryFilter(), lambda _number: True)
+    past = KeptIterations(store, access, HistoryFilter(), lambda _number: True)
     with ShadowPool(task, 1) as pool:
-        report = replay(pool, kept, tmp_path / "state", lambda _count: None)
+        report = replay(pool, past, tmp_path / "state", lambda _count: None)
         report = with_endings(report, MergedWork(store, access))
 
-    assert (kept.count, report.iterations) == (7, 7)
+    assert (past.count, report.iterations) == (7, 7)
     assert (report.first or "").startswith("shop:1")
     assert all("pending" in finding.ended for finding in report.findings)
     assert count(HistoryFilter(), first=4) == 4
@@ -442,8 +444,8 @@ def test_cases_pass_while_the_agent_decides_rightly_and_say_what_is_different(
     out, _ = broken.communicate(timeout=120)
 
     assert broken.returncode == 1
-    failed = [one for one in json.loads(out) if one["mistakes"]]
-    assert [one["case"] for one in failed] == [first.stem]
+    failed = [case for case in json.loads(out) if case["mistakes"]]
+    assert [case["case"] for case in failed] == [first.stem]
     assert failed[0]["mistakes"][0].startswith("action: expected shop:other, got ")
 
 
@@ -464,7 +466,7 @@ def test_thousands_of_iterations_of_an_unchanged_agent_have_no_difference(
     first, second = (place.replay("-o", "json") for _ in range(2))
 
     assert first == second
-    made = ReplayReport.from_json(first[1])
-    assert (made.iterations, made.unchanged) == (2000, 2000)
+    report = ReplayReport.from_json(first[1])
+    assert (report.iterations, report.unchanged) == (2000, 2000)
     assert FileOfRecords(place.records, lambda _number: True).count == 2000
     assert AGENT in place.agent.read_text()

@@ -109,31 +109,31 @@ def test_racing_answers_have_one_outcome_that_everyone_learns(
     pending = "boyd:{test}:approvals:pending"
 
     def work(number: int) -> list[tuple[str, Resolution]]:
-        found = []
+        answers = []
         resolver = resolvers[number // 8 % DOORS]
         for step in range(ITEMS):
             # Everybody comes by every item, from different sides.
             item_id = items[(step + number) % ITEMS]
             actor = person(f"p{number // 8}")
             if number % 16 == 1:
-                found.append((item_id, resolver.answer(item_id, "denied", actor)))
+                answers.append((item_id, resolver.answer(item_id, "denied", actor)))
             elif number % 16 == 3:
-                found.append((item_id, resolver.answer(item_id, "withdrawn", actor)))
+                answers.append((item_id, resolver.answer(item_id, "withdrawn", actor)))
             elif number % 16 == 5:
                 lab.client.zadd(pending, {item_id: 1}, xx=True)
                 doors[number // 8 % DOORS].approvals.expire(lab.engine.retention)
             else:
-                found.append((item_id, resolver.answer(item_id, "approved", actor)))
-        return found
+                answers.append((item_id, resolver.answer(item_id, "approved", actor)))
+        return answers
 
-    said = [pair for pairs in at_once(work) for pair in pairs]
+    resolutions = [pair for pairs in at_once(work) for pair in pairs]
     final = {item.id: item for item in lab.store.approvals.page(ITEMS).history}
 
     assert sorted(final) == sorted(items)
     assert lab.store.approvals.page(ITEMS).pending == []
     for item_id in items:
         item = final[item_id]
-        ours = [resolution for name, resolution in said if name == item_id]
+        ours = [resolution for name, resolution in resolutions if name == item_id]
         won = [r for r in ours if r.outcome in ("approved", "denied", "withdrawn")]
         assert [r.outcome for r in won] == ([] if item.status == "expired" else [item.status])
         assert kinds(lab, item_id) == [f"approval.{item.status}"]
@@ -223,11 +223,11 @@ def test_a_run_that_is_cancelled_and_approved_at_once_is_not_acted_on(
         lab.dispatcher.hints.extend(dispatcher.hints)
         dispatcher.hints.clear()
         lab.deliver()
-        ended = lab.store.runs.get(run_id)
+        record = lab.store.runs.get(run_id)
         final = lab.store.approvals.get(item.id)
-        assert ended is not None
+        assert record is not None
         assert final is not None
-        assert (ended.status, counts["run cancelled"]) == ("cancelled", 1)
+        assert (record.status, counts["run cancelled"]) == ("cancelled", 1)
         assert final.status == ("approved" if counts["approved"] else "withdrawn")
         assert recorder.calls == []
     client.close()

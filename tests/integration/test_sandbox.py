@@ -65,12 +65,12 @@ def page() -> Iterator[str]:
 
 
 def tried(
-    what: str, argument: str = "", isolation: Isolation = "bubblewrap", **limits: Any
+    name: str, argument: str = "", isolation: Isolation = "bubblewrap", **limits: Any
 ) -> ConfinedAnswer:
     """The end of one of the escapes in a sandbox."""
     if isolation == "bubblewrap" and host_means.isolation() != "bubblewrap":
         pytest.skip("bubblewrap does not work here")
-    function = f"agents.escapes:{what}"
+    function = f"agents.escapes:{name}"
     return confined_call.call(Sandbox(**limits), isolation, function, argument, 20.0)
 
 
@@ -107,9 +107,9 @@ def test_an_endless_loop_ends_with_its_cpu_time(isolation: Isolation) -> None:
 
 
 def test_a_memory_hog_gets_no_more_than_its_memory() -> None:
-    found = tried("hog", "1000000000", memory=500_000_000)
+    result = tried("hog", "1000000000", memory=500_000_000)
 
-    assert (violated(found), found.answer) == ("memory", None)
+    assert (violated(result), result.answer) == ("memory", None)
 
 
 @as_root
@@ -118,9 +118,9 @@ def test_a_memory_hog_gets_no_more_than_its_memory() -> None:
 def test_a_fork_bomb_gets_no_more_than_its_processes(nobody: str, isolation: Isolation) -> None:
     # Limits of processes are those of a user: tests that run side by side have users of their own.
     user = {"bubblewrap": nobody, "kernel": "games"}[isolation]
-    found = tried("bomb", isolation=isolation, user=user, processes=20)
+    result = tried("bomb", isolation=isolation, user=user, processes=20)
 
-    assert (violated(found), found.answer) == ("processes", None)
+    assert (violated(result), result.answer) == ("processes", None)
 
 
 @as_root
@@ -142,21 +142,21 @@ def test_a_fork_bomb_of_a_shell_ends_with_its_sandbox(nobody: str, isolation: Is
 
 @pytest.mark.long
 @pytest.mark.parametrize("isolation", BOTH)
-@pytest.mark.parametrize("what", ["write", "write_elsewhere"])
+@pytest.mark.parametrize("call", ["write", "write_elsewhere"])
 def test_it_writes_in_its_folders_and_nowhere_else(
-    tmp_path: Path, isolation: Isolation, what: str
+    tmp_path: Path, isolation: Isolation, call: str
 ) -> None:
     ours, other = tmp_path / "ours", tmp_path / "other"
     ours.mkdir()
     other.mkdir()
-    inside = tried(what, str(ours / "file"), isolation, files=[str(ours)])
-    outside = tried(what, str(other / "file"), isolation, files=[str(ours)])
+    inside = tried(call, str(ours / "file"), isolation, files=[str(ours)])
+    outside = tried(call, str(other / "file"), isolation, files=[str(ours)])
 
     assert inside.answer in ("written", "0")
     assert (ours / "file").exists()
     assert not (other / "file").exists()
     assert outside.answer != inside.answer
-    assert violated(outside) == ("files" if what == "write" else None)
+    assert violated(outside) == ("files" if call == "write" else None)
 
 
 @pytest.mark.long
@@ -205,10 +205,10 @@ def test_it_reaches_its_destinations_and_no_others(page: str) -> None:
 
 @pytest.mark.long
 def test_a_program_that_tries_another_address_is_noticed() -> None:
-    found = tried("fetch_elsewhere", "192.0.2.1:80")
+    result = tried("fetch_elsewhere", "192.0.2.1:80")
 
-    assert "connected" not in (found.answer or "")
-    assert violated(found) == "network"
+    assert "connected" not in (result.answer or "")
+    assert violated(result) == "network"
 
 
 @pytest.mark.long
@@ -228,21 +228,21 @@ def test_nothing_that_it_leaves_lives_on(isolation: Isolation) -> None:
 @pytest.mark.parametrize("isolation", BOTH)
 def test_it_ends_no_process_outside(isolation: Isolation) -> None:
     with subprocess.Popen(["sleep", "60"]) as other:
-        found = tried("end", str(other.pid), isolation)
+        result = tried("end", str(other.pid), isolation)
         assert other.poll() is None
         other.kill()
 
-    assert found.answer is None
+    assert result.answer is None
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("isolation", BOTH)
 def test_it_changes_no_process_outside_and_makes_no_namespace(isolation: Isolation) -> None:
     with subprocess.Popen(["sleep", "60"]) as other:
-        found = tried("harm", str(other.pid), isolation)
+        result = tried("harm", str(other.pid), isolation)
         other.kill()
 
-    assert found.answer == "[]", found
+    assert result.answer == "[]", result
 
 
 @pytest.mark.long
@@ -271,17 +271,17 @@ def test_output_of_an_action_is_logged_under_its_name(
 @pytest.mark.long
 @pytest.mark.parametrize("line", ["garbage", "[]", "{}garbage", '{"answer": 1}', "[" * 100_000])
 def test_something_else_than_an_answer_leaves_open_what_it_did(line: str) -> None:
-    found = tried("answer_by_hand", line, "kernel")
+    result = tried("answer_by_hand", line, "kernel")
 
-    assert (found.answer, found.lost) == (None, True)
-    assert found.error.startswith("its process answered with something else than a result: ")
+    assert (result.answer, result.lost) == (None, True)
+    assert result.error.startswith("its process answered with something else than a result: ")
 
 
 def test_an_answer_of_too_many_values_is_refused_unread() -> None:
-    found = tried("answer_many", "[],", "kernel")
+    result = tried("answer_many", "[],", "kernel")
 
-    assert (found.answer, found.lost) == (None, True)
-    assert found.error.endswith("it has more than 500000 values")
+    assert (result.answer, result.lost) == (None, True)
+    assert result.error.endswith("it has more than 500000 values")
 
 
 # The means of this host

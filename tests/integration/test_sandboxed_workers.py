@@ -30,12 +30,12 @@ def result(deployment: Deployment, id: str) -> ActionResult:
     calls = deployment.agent("sandboxed").calls
 
     def ended() -> ActionResult | None:
-        found = calls.get(id)
-        return found.result if found else None
+        record = calls.get(id)
+        return record.result if record else None
 
-    found = wait_until(ended, 60)
-    assert isinstance(found, ActionResult)
-    return found
+    outcome = wait_until(ended, 60)
+    assert isinstance(outcome, ActionResult)
+    return outcome
 
 
 def sleepers() -> bool:
@@ -57,10 +57,10 @@ def test_sandboxed_processes_die_with_their_worker(deployment: Deployment) -> No
 def test_violations_are_recorded_and_suspend_the_action(deployment: Deployment) -> None:
     deployment.worker("w0", MODULE)
     for _ in range(2):
-        found = result(deployment, call(deployment, "fetch", url="http://192.0.2.7/"))
-        assert found.violation is not None
-        assert found.violation.limit == "network"
-        assert "192.0.2.7:80" in found.violation.detail
+        outcome = result(deployment, call(deployment, "fetch", url="http://192.0.2.7/"))
+        assert outcome.violation is not None
+        assert outcome.violation.limit == "network"
+        assert "192.0.2.7:80" in outcome.violation.detail
 
     refused = result(deployment, call(deployment, "fetch", url="http://192.0.2.7/"))
     assert refused.prevented == "held"
@@ -70,7 +70,7 @@ def test_violations_are_recorded_and_suspend_the_action(deployment: Deployment) 
 
 def test_an_action_in_a_sandbox_has_no_state(deployment: Deployment) -> None:
     deployment.worker("w0", MODULE)
-    found = result(deployment, call(deployment, "remember"))
+    outcome = result(deployment, call(deployment, "remember"))
 
-    assert not found.success
-    assert "an action in a sandbox has no state" in (found.error or "")
+    assert not outcome.success
+    assert "an action in a sandbox has no state" in (outcome.error or "")

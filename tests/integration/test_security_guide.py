@@ -223,8 +223,8 @@ def test_it_cannot_do_what_is_not_needed(limited_url: str) -> None:
 
 
 def _iterate_and_approve(deployment: Deployment) -> None:
-    begun = deployment.launcher("careful").trigger("test")
-    deployment.ended("careful", begun.iteration)
+    trigger = deployment.launcher("careful").trigger("test")
+    deployment.ended("careful", trigger.iteration)
     approvals = deployment.agent("careful").approvals
     [item] = approvals.page(1).pending
     deployment.resolver("careful").answer(item.id, "approved", Actor(principal="ann", person=True))
@@ -233,12 +233,12 @@ def _iterate_and_approve(deployment: Deployment) -> None:
 
 def _look_over_the_api(deployment: Deployment) -> None:
     deployment.start("api", "api", "--port", "0", ready=False)
-    found = wait_until(lambda: re.search(r"API on (\S+)", deployment.log("api")))
+    match = wait_until(lambda: re.search(r"API on (\S+)", deployment.log("api")))
     with connect(deployment.redis_url) as client:
         _, key = Store(client).api_keys.create(
             "test", "tester", ["admin"], by=Actor(principal="maker")
         )
     for path in ("/api/v0/approvals", "/api/v0/runs", "/api/v0/audit", "/metrics", "/readyz"):
-        request = Request(f"{found[1]}{path}", headers={"Authorization": f"Bearer {key}"})
+        request = Request(f"{match[1]}{path}", headers={"Authorization": f"Bearer {key}"})
         with urlopen(request, timeout=60) as answer:
             assert answer.status == 200, path

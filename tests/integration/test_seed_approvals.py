@@ -166,8 +166,8 @@ class Reference:
     def waiting(self) -> str:
         """The id of the only item that waits."""
         [item] = self.send("GET", "/approvals?includeHistory=false")[1]["pending"]
-        found: str = item["id"]
-        return found
+        approval_id: str = item["id"]
+        return approval_id
 
     def _iterations(self) -> int:
         return self.deployment.agent("seed").loop_control.status().iteration
@@ -262,32 +262,32 @@ def test_the_iteration_tells_that_its_action_waits(reference: Reference) -> None
     reference.iterate(1)
 
     [result] = reference.deployment.ended("seed", 1).action_results
-    shown = {
+    expected = {
         "action": "http-monitor:restartService",
         "success": False,
         "error": "Approval required",
         "duration": 0,
         "metrics": {"approvalId": reference.waiting()},
     }
-    assert result.to_wire() == shown
+    assert result.to_wire() == expected
 
 
-def check(shown: Any, real: Any, where: str = "answer") -> None:
+def check(expected: Any, real: Any, where: str = "answer") -> None:
     """Check that every field that is shown is there, with that value unless it is ours."""
-    if isinstance(shown, dict):
-        for name, value in shown.items():
+    if isinstance(expected, dict):
+        for name, value in expected.items():
             assert name in real, f"{where}: no {name}"
             if name in OURS:
                 assert type(value) is str or real[name] >= 0, f"{where}.{name}"
                 assert isinstance(real[name], str) == isinstance(value, str), f"{where}.{name}"
             else:
                 check(value, real[name], f"{where}.{name}")
-    elif isinstance(shown, list):
-        assert len(shown) == len(real), where
-        for number, value in enumerate(shown):
+    elif isinstance(expected, list):
+        assert len(expected) == len(real), where
+        for number, value in enumerate(expected):
             check(value, real[number], f"{where}[{number}]")
     else:
-        assert shown == real, where
+        assert expected == real, where
 
 
 def seconds(stamp: str) -> float:

@@ -281,7 +281,7 @@ def test_nothing_that_is_allowed_can_run_another_program_or_write_a_file(tmp_pat
             timeout=120,
         )
         started = log.read_text().splitlines()
-        assert all(one in {"ls", "cat", "git status"} for one in started), (line, started)
+        assert all(command in {"ls", "cat", "git status"} for command in started), (line, started)
         assert sorted(folder.iterdir()) == before, line
         ran.append(line)
 

@@ -80,8 +80,8 @@ def test_boyd_ask_shows_what_a_real_model_answers_and_what_it_took(tmp_path: Pat
                 text=True,
             )
             assert done.returncode == 0, done.stdout + done.stderr
-            [found] = agent.ask("GET", "/investigations")["investigations"]
-            whole = agent.ask("GET", f"/investigations/{found['id']}")
+            [summary] = agent.ask("GET", "/investigations")["investigations"]
+            whole = agent.ask("GET", f"/investigations/{summary['id']}")
     assert "4" in done.stdout
     counted = whole["counters"]
     assert counted["usage"]["inputTokens"] > 20
@@ -93,15 +93,15 @@ def test_boyd_ask_shows_what_a_real_model_answers_and_what_it_took(tmp_path: Pat
 
 def test_repeatedly_truncated_answers_end_the_investigation() -> None:
     with small_model(2048) as url, asked(url, max_output_tokens=12) as here:
-        found = here.ask("Tell a long story about a ship.")
+        investigation = here.ask("Tell a long story about a ship.")
 
-        said = here.entries(Said)
-        assert {one.finish for one in said} == {"length"}
-        assert {one.usage.output_tokens for one in said} == {12}
-        assert not any(one.usage.estimated for one in said)
+        turns = here.entries(Said)
+        assert {turn.finish for turn in turns} == {"length"}
+        assert {turn.usage.output_tokens for turn in turns} == {12}
+        assert not any(turn.usage.estimated for turn in turns)
         assert here.entries(Delta)
-        assert found.ending == "error"
-        assert "truncated repeatedly" in (found.detail or "")
+        assert investigation.ending == "error"
+        assert "truncated repeatedly" in (investigation.detail or "")
 
 
 def test_a_call_that_comes_as_text_is_made_and_the_server_is_named() -> None:
@@ -109,7 +109,7 @@ def test_a_call_that_comes_as_text_is_made_and_the_server_is_named() -> None:
         small_model(4096, SPOKEN_CALL) as url,
         asked(url, Library(), limits={"max_steps": 3}) as here,
     ):
-        found = here.ask("Look up the disk.")
+        investigation = here.ask("Look up the disk.")
 
         [warned] = [entry for entry in here.entries(Warned) if entry.what == "spoken_calls"]
         assert "the model server returned a tool call as plain text" in warned.text
@@ -119,8 +119,8 @@ def test_a_call_that_comes_as_text_is_made_and_the_server_is_named() -> None:
         assert here.entries(Steered)
         assert len(here.entries(Said)) == 3
         assert len(results) == 2
-        assert found.ending in ("max_steps", "final_synthesis")
-        assert "one more line of the report" in (found.text or "")
+        assert investigation.ending in ("max_steps", "final_synthesis")
+        assert "one more line of the report" in (investigation.text or "")
 
 
 def test_a_conversation_that_the_server_refuses_as_too_long_is_compacted_and_goes_on() -> None:
@@ -129,11 +129,11 @@ def test_a_conversation_that_the_server_refuses_as_too_long_is_compacted_and_goe
         small_model(1024, SPOKEN_CALL) as url,
         asked(url, Library(), limits=limits, profile="off") as here,
     ):
-        found = here.ask("Look up the disk.")
+        investigation = here.ask("Look up the disk.")
 
         compacted = here.entries(Compacted)
         assert compacted[0].why == "full"
         assert compacted[0].after < compacted[0].before
         after = here.log[here.log.index(compacted[0]) :]
-        assert any(isinstance(one, Said) for one in after)
-        assert found.ending != "error"
+        assert any(isinstance(entry, Said) for entry in after)
+        assert investigation.ending != "error"

@@ -51,28 +51,28 @@ def at_once(count: int, work: Callable[[int], Any]) -> list[Any]:
 
 def test_a_hundred_triggers_begin_one_iteration(store: Store) -> None:
     loop = store.agent("a").loop_control
-    found = at_once(100, lambda n: loop.begin(f"caller {n}"))
+    triggers = at_once(100, lambda n: loop.begin(f"caller {n}"))
 
-    assert Counter(trigger.outcome for trigger in found) == {"started": 1, "joined": 99}
-    assert {1} == {begun.iteration for begun in found}
+    assert Counter(trigger.outcome for trigger in triggers) == {"started": 1, "joined": 99}
+    assert {1} == {trigger.iteration for trigger in triggers}
 
 
 def test_a_hundred_ticks_of_ten_slots_begin_no_slot_twice(store: Store) -> None:
     loop = store.agent("a").loop_control
     now = slot_around(store.client.time()[0])
     slots = [Slot(now.begins + n, now.length) for n in range(10)]
-    found = at_once(100, lambda n: loop.begin("beat", slots[n % 10]))
+    triggers = at_once(100, lambda n: loop.begin("beat", slots[n % 10]))
 
-    assert sum(begun.new for begun in found) == 1
-    assert {"started", "joined", "duplicate"} >= {trigger.outcome for trigger in found}
+    assert sum(trigger.new for trigger in triggers) == 1
+    assert {"started", "joined", "duplicate"} >= {trigger.outcome for trigger in triggers}
 
 
 def test_a_hundred_workers_enter_a_phase_once(store: Store) -> None:
     agent = store.agent("a")
     agent.loop_control.begin("test")
-    found = at_once(100, lambda n: agent.iterations.enter(1, 1, "start", f"w{n}"))
+    entries = at_once(100, lambda n: agent.iterations.enter(1, 1, "start", f"w{n}"))
 
-    assert sum(entry is not None for entry in found) == 1
+    assert sum(entry is not None for entry in entries) == 1
 
 
 def test_a_server_that_has_forgotten_the_scripts_gets_them_again(store: Store) -> None:
@@ -95,9 +95,9 @@ def test_a_server_that_has_forgotten_the_scripts_gets_them_again(store: Store) -
 def test_one_of_a_hundred_processes_acquires_the_throttle(redis_url: str) -> None:
     stores = [Store(patient_client(redis_url), f"w{n}") for n in range(10)]
     throttles = [store.throttle(["a"]) for store in stores]
-    found = at_once(100, lambda n: throttles[n % 10].acquire(60))
+    results = at_once(100, lambda n: throttles[n % 10].acquire(60))
 
-    assert sum(found) == 1
+    assert sum(results) == 1
 
 
 def test_the_last_of_a_hundred_batches_closes_the_phase_once(store: Store) -> None:
@@ -109,9 +109,9 @@ def test_the_last_of_a_hundred_batches_closes_the_phase_once(store: Store) -> No
     entries = [agent.observers.enter_batch(1, batch, 1, f"w{batch}") for batch in range(1, 101)]
     entered = [entry for entry in entries if entry]
     assert len(entered) == 100
-    found = at_once(100, lambda n: agent.observers.complete_batch(entered[n], {}))
+    ends = at_once(100, lambda n: agent.observers.complete_batch(entered[n], {}))
 
-    assert sum(end is not None and end.open_batches == 0 for end in found) == 1
+    assert sum(end is not None and end.open_batches == 0 for end in ends) == 1
     assert agent.loop_control.status().phase == "orient"
 
 
@@ -235,8 +235,10 @@ def test_nothing_stays_of_what_people_clients_and_notifiers_had_to_do(redis_url:
     gated = Recorder().action(autonomy=Autonomy(mode="approval-required"), dry_run=lambda: "x")
     parts = plugin(sees("o", seen()), strategy, gated, on_approval=lambda: None)
     keep = {"max_history": 3}
-    made = Agent("test", plugins=[parts], approvals=keep, runs={"max_finished": 3})
-    lab = Lab(made, client=client, post=lambda *_: Delivery(at=utc_now(), ok=False, duration=1))
+    forgetful = Agent("test", plugins=[parts], approvals=keep, runs={"max_finished": 3})
+    lab = Lab(
+        forgetful, client=client, post=lambda *_: Delivery(at=utc_now(), ok=False, duration=1)
+    )
     call = CallRequest(kind="execute", action="p:do", actor=person("ann"))
     for number in range(8):
         full["now"] = True
@@ -254,14 +256,14 @@ def test_nothing_stays_of_what_people_clients_and_notifiers_had_to_do(redis_url:
         for _ in range(12):
             overdue(lab, name)
     bounded = {"loop", "events", "frozen", "history", "runs", "runs:finished", "approvals:history"}
-    kept = {key.removeprefix("boyd:{test}:") for key in every_key(client, "boyd:{test}:*")}
-    endless = {name for name in kept if client.ttl("boyd:{test}:" + name) == -1}
+    names = {key.removeprefix("boyd:{test}:") for key in every_key(client, "boyd:{test}:*")}
+    endless = {name for name in names if client.ttl("boyd:{test}:" + name) == -1}
 
     assert lab.store.approvals.page(5).pending == []
     assert endless <= {*bounded, "audit:open"}
-    assert not [name for name in kept if name.startswith(("notice:", "delivery:"))]
-    assert "approvals:clearing" not in kept
-    assert sum(name.startswith("run:") for name in kept) == 3
+    assert not [name for name in names if name.startswith(("notice:", "delivery:"))]
+    assert "approvals:clearing" not in names
+    assert sum(name.startswith("run:") for name in names) == 3
     client.close()
 
 
@@ -301,9 +303,9 @@ def test_of_many_who_request_a_rollback_at_once_one_gets_it(redis_url: str) -> N
 
     def request(number: int) -> bool:
         who = person(f"caller{number}")
-        asked = CallRequest(kind="rollback", action="p:do", undoes=f"call:{id}", actor=who)
+        rollback = CallRequest(kind="rollback", action="p:do", undoes=f"call:{id}", actor=who)
         try:
-            return lab.store.calls.submit(asked, None)[1]
+            return lab.store.calls.submit(rollback, None)[1]
         except RollbackRefused:
             return False
 

@@ -85,7 +85,7 @@ class World:
 
         def line() -> str | None:
             lines = self.deployment.effects()
-            return next((one for one in lines if one.startswith(f"{part}:{iteration}:")), None)
+            return next((text for text in lines if text.startswith(f"{part}:{iteration}:")), None)
 
         pid = int(wait_until(line, 20).rpartition(":")[2])
         names = {process.pid: name for name, process in self.deployment.processes.items()}
@@ -180,12 +180,14 @@ def test_one_trace_from_the_alert_to_the_effect_while_workers_are_killed_in_ever
         "  attempt (lease_lost)",
         "  action traced:act",
     ]
-    of = {span.name: links(span) for span in spans if span.trace_id in (trace, approval.trace_id)}
+    links_of = {
+        span.name: links(span) for span in spans if span.trace_id in (trace, approval.trace_id)
+    }
     root = next(span for span in named(spans, "iteration") if span.trace_id == trace)
-    assert of["iteration"] == {"intake": ALERT}
-    assert of["run"] == {"run": RUN}
-    assert of["act"] == {"approval": f"{approval.span_id:016x}"}
-    assert of["approval traced:act"] == {"iteration": f"{root.span_id:016x}"}
+    assert links_of["iteration"] == {"intake": ALERT}
+    assert links_of["run"] == {"run": RUN}
+    assert links_of["act"] == {"approval": f"{approval.span_id:016x}"}
+    assert links_of["approval traced:act"] == {"iteration": f"{root.span_id:016x}"}
     assert [line for line in outline(spans, acted) if "act" in line] == [
         "  act (lease_lost)",
         "    action traced:act (lease_lost)",

@@ -85,9 +85,9 @@ class Reader:
 
 @pytest.fixture
 def reader(tmp_path: Path) -> Iterator[Reader]:
-    made = Reader(tmp_path)
-    yield made
-    made.stop()
+    new_reader = Reader(tmp_path)
+    yield new_reader
+    new_reader.stop()
 
 
 def shows(printed: str, expected: str) -> bool:
@@ -125,7 +125,7 @@ def test_every_command_of_a_migration_page_prints_what_it_shows(
 
 def follow(reader: Reader, page: str) -> None:
     """Write the files of a page, and run its commands until they print what it shows."""
-    blocks = [found.groups() for found in _BLOCK.finditer(page)]
+    blocks = [match.groups() for match in _BLOCK.finditer(page)]
     for number, (mark, language, text) in enumerate(blocks):
         if mark and mark.startswith("file: "):
             path = reader.folder / "my-agent" / mark.removeprefix("file: ")
@@ -133,8 +133,8 @@ def follow(reader: Reader, page: str) -> None:
         elif mark == "background":
             reader.start(text.strip())
         elif language == "sh":
-            wanted = blocks[number + 1][2] if blocks[number + 1][1] == "text" else ""
-            run_until_shown(reader, text, wanted)
+            expected = blocks[number + 1][2] if blocks[number + 1][1] == "text" else ""
+            run_until_shown(reader, text, expected)
 
 
 def run_until_shown(reader: Reader, commands: str, expected: str) -> None:

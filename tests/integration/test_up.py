@@ -87,7 +87,7 @@ class Up:
 
     def left(self) -> list[psutil.Process]:
         """The processes that have its folder in their environment, regardless of their parents."""
-        return [one for one in psutil.process_iter() if self._is_ours(one)]
+        return [process for process in psutil.process_iter() if self._is_ours(process)]
 
     def _is_ours(self, process: psutil.Process) -> bool:
         with suppress(psutil.Error):
@@ -273,8 +273,8 @@ def test_data_survives_from_one_start_to_the_next(tmp_path: Path, agent: str) ->
         first.says("small #2")
     with Up(tmp_path, agent) as second:
         second.says("small #3")
-        found = second.command("history", "--limit", "500")
-        numbers = [entry["iteration"] for entry in found]
+        history = second.command("history", "--limit", "500")
+        numbers = [entry["iteration"] for entry in history]
         keys = second.command("keys", "list")
 
     assert {1, 2, 3} <= set(numbers)
@@ -285,17 +285,17 @@ def test_data_survives_from_one_start_to_the_next(tmp_path: Path, agent: str) ->
 def test_state_may_be_on_a_cluster_from_one_start_to_the_next(tmp_path: Path, agent: str) -> None:
     with Up(tmp_path, agent, "--redis-nodes", "3") as first:
         first.says("small #2")
-        found = first.command("doctor")["findings"]
+        findings = first.command("doctor")["findings"]
         below = first.tree()
         first.process.send_signal(signal.SIGINT)
         assert first.process.wait(180) == 0
         assert gone(below)
-    assert [one["what"] for one in found if one["subject"] == "cluster"] == [
+    assert [finding["what"] for finding in findings if finding["subject"] == "cluster"] == [
         "3 masters serve all slots"
     ]
     with Up(tmp_path, agent, "--redis-nodes", "3") as second:
         second.says("small #3")
-        numbers = [one["iteration"] for one in second.command("history", "--limit", "500")]
+        numbers = [entry["iteration"] for entry in second.command("history", "--limit", "500")]
     assert {1, 2} <= set(numbers)
     with Up(tmp_path, agent) as other:
         assert other.process.wait(180) == 1
@@ -349,21 +349,21 @@ def test_the_example_asks_for_the_clean_up_when_a_restart_has_no_effect(tmp_path
         running.says("restartService", 60)
         [held] = wait_until(lambda: _holds(running, "no effect"), 60)
         running.says('restartService target=web verdict="no effect"', 60)
-        asked = wait_until(lambda: _instead(running), 60)
+        messages = wait_until(lambda: _instead(running), 60)
         restarts = [
-            one["verification"]["verdict"]
-            for one in running.command("actions", "executions")
-            if one["action"] == "http-monitor:restartService"
+            execution["verification"]["verdict"]
+            for execution in running.command("actions", "executions")
+            if execution["action"] == "http-monitor:restartService"
         ]
 
     assert "answered 503" in held["evidence"]
-    assert asked[0].startswith("http-monitor:restartService on web is not repeated")
+    assert messages[0].startswith("http-monitor:restartService on web is not repeated")
     assert restarts == ["no effect"]
 
 
 def _holds(running: Up, kind: str) -> list[Any]:
-    found = running.command("actions", "holds")
-    return [one for one in found if one["kind"] == kind]
+    holds = running.command("actions", "holds")
+    return [hold for hold in holds if hold["kind"] == kind]
 
 
 def _instead(running: Up) -> list[str]:
@@ -374,7 +374,7 @@ def _instead(running: Up) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("text", "environment", "said"),
+    ("text", "environment", "message"),
     [
         ('id = "x"\n[[plugins]]\nuse = "nothing"\n', {}, "plugin 'nothing': not found"),
         ('id = "x"\n[[plugins]]\nuse = "example"\noptions = {a = 1}\n', {}, "a: is not known"),
@@ -389,7 +389,7 @@ def _instead(running: Up) -> list[str]:
     ],
 )
 def test_an_invalid_setup_is_reported_in_one_line_before_anything_starts(
-    tmp_path: Path, text: str, environment: dict[str, str], said: str
+    tmp_path: Path, text: str, environment: dict[str, str], message: str
 ) -> None:
     agent = tmp_path / "agent.toml"
     agent.write_text(text)
@@ -397,7 +397,7 @@ def test_an_invalid_setup_is_reported_in_one_line_before_anything_starts(
         status = failed.process.wait(180)
         output = failed.output.read_text().strip()
 
-    assert said in output
+    assert message in output
     assert len(output.splitlines()) == 1, output
     assert status == 1
     assert failed.left() == []
@@ -454,4 +454,4 @@ def test_a_key_that_redis_loses_at_run_time_is_replaced(up: Up) -> None:
         client.flushall()
     up.says("Redis has lost the key; a new one is in")
 
-    wait_until(lambda: [one["id"] for one in up.command("agents")] == ["small"])
+    wait_until(lambda: [row["id"] for row in up.command("agents")] == ["small"])

@@ -31,9 +31,9 @@ def waiting_at(deployment: Deployment, step: str) -> Path:
 
 def act(deployment: Deployment) -> str:
     """Have the agent act; the execution."""
-    begun = deployment.launcher("verified").trigger("test")
-    deployment.ended("verified", begun.iteration)
-    return deployment.agent("verified").executions.of_iteration(begun.iteration)
+    trigger = deployment.launcher("verified").trigger("test")
+    deployment.ended("verified", trigger.iteration)
+    return deployment.agent("verified").executions.of_iteration(trigger.iteration)
 
 
 def verification(deployment: Deployment, execution: str) -> EffectVerification:
@@ -54,10 +54,10 @@ def test_harm_is_seen_and_undone_by_workers(deployment: Deployment) -> None:
     execution = act(deployment)
     wait_until(lambda: compensated(deployment, execution))
 
-    found = verification(deployment, execution)
-    assert (found.verdict, found.evidence) == ("worse", "it is broken")
-    assert found.compensation is not None
-    assert found.compensation.state == "rolled back"
+    verification_ = verification(deployment, execution)
+    assert (verification_.verdict, verification_.evidence) == ("worse", "it is broken")
+    assert verification_.compensation is not None
+    assert verification_.compensation.state == "rolled back"
     wait_until(lambda: deployment.effects() == ["break", "look", "mend", "look"])
     held = deployment.launcher("verified").trigger("test")
     result = deployment.ended("verified", held.iteration)
@@ -95,10 +95,10 @@ def test_a_rollback_whose_worker_was_killed_is_not_repeated_and_the_action_is_su
     deployment.worker("w1", MODULE)
 
     wait_until(lambda: compensated(deployment, execution))
-    found = verification(deployment, execution).compensation
-    assert found is not None
-    assert found.state == "failed"
-    assert "was lost while executing it" in found.detail
+    compensation = verification(deployment, execution).compensation
+    assert compensation is not None
+    assert compensation.state == "failed"
+    assert "was lost while executing it" in compensation.detail
     assert deployment.effects() == ["break", "look", "mend"]
     [hold] = deployment.agent("verified").holds.all()
     assert hold.kind == "suspended"
@@ -107,19 +107,19 @@ def test_a_rollback_whose_worker_was_killed_is_not_repeated_and_the_action_is_su
 def test_an_action_whose_worker_was_killed_is_verified(deployment: Deployment) -> None:
     gate = waiting_at(deployment, "break")
     deployment.worker("w0", MODULE)
-    begun = deployment.launcher("verified").trigger("test")
+    trigger = deployment.launcher("verified").trigger("test")
     wait_until(lambda: deployment.effects() == ["break"])
     deployment.kill("w0")
     gate.unlink()
     deployment.worker("w1", MODULE)
-    result = deployment.ended("verified", begun.iteration)
-    execution = deployment.agent("verified").executions.of_iteration(begun.iteration)
+    result = deployment.ended("verified", trigger.iteration)
+    execution = deployment.agent("verified").executions.of_iteration(trigger.iteration)
 
     assert [action_result.state for action_result in result.action_results] == ["unknown"]
     wait_until(lambda: compensated(deployment, execution))
-    found = verification(deployment, execution)
-    assert found.verdict == "worse"
-    assert found.compensation is not None
+    verification_ = verification(deployment, execution)
+    assert verification_.verdict == "worse"
+    assert verification_.compensation is not None
     # Nobody knows what a rollback would have to undo.
-    assert found.compensation.state == "failed"
-    assert "Only a successful execution can be rolled back" in found.compensation.detail
+    assert verification_.compensation.state == "failed"
+    assert "Only a successful execution can be rolled back" in verification_.compensation.detail

@@ -158,7 +158,7 @@ def test_each_of_a_thousand_targets_is_executed_at_most_once(storm: Storm) -> No
     id = f"call:{lab.launcher.call(call, None)}"
     storm.hire()
 
-    seen: list[int] = []
+    counts: list[int] = []
     until, restart_at = time.monotonic() + 400, [150, 450, 800]
     while (record := _record(lab, id)) is None or not record.has_ended:
         assert time.monotonic() < until, record and record.summary
@@ -167,7 +167,7 @@ def test_each_of_a_thousand_targets_is_executed_at_most_once(storm: Storm) -> No
             assert "Redis restarted" in (record.reason or ""), record.reason
             lab.store.procedures.resume(id, "go on", ANN)
         if wave:
-            seen.append(wave.over)
+            counts.append(wave.over)
         if wave and restart_at and wave.over >= restart_at[0]:
             del restart_at[0]
             storm.restart()
@@ -176,7 +176,7 @@ def test_each_of_a_thousand_targets_is_executed_at_most_once(storm: Storm) -> No
 
     assert record.state == "succeeded", record.reason
     assert storm.restarts == 3
-    assert seen == sorted(seen)
+    assert counts == sorted(counts)
     check(storm, lab, id, record)
 
 

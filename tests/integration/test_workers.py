@@ -23,16 +23,16 @@ TRACED = "agents.traced:traced"
 PHASES = ("start", "one", "orient", "decide", "act", "complete")
 
 
-def hold(deployment: Deployment, what: str) -> Path:
+def hold(deployment: Deployment, name: str) -> Path:
     """Make a part of the traced agent wait; remove the file to let it go on."""
-    path = Path(f"{deployment.effects_file}.hold.{what}")
+    path = Path(f"{deployment.effects_file}.hold.{name}")
     path.touch()
     return path
 
 
-def marks(deployment: Deployment, what: str) -> list[str]:
+def marks(deployment: Deployment, name: str) -> list[str]:
     """The lines that a part has left."""
-    return [line for line in deployment.effects() if line.startswith(f"{what}:")]
+    return [line for line in deployment.effects() if line.startswith(f"{name}:")]
 
 
 def owner(deployment: Deployment, line: str) -> str:
@@ -50,12 +50,12 @@ def test_three_workers_share_the_observers_of_one_agent(deployment: Deployment) 
     for name in ("a", "b", "c"):
         deployment.worker(name, TRACED)
     # Each observer waits for the others, so three at once must run.
-    held = [hold(deployment, what) for what in ("one", "two", "three")]
-    begun = deployment.launcher("traced").trigger("test")
+    held = [hold(deployment, observer) for observer in ("one", "two", "three")]
+    trigger = deployment.launcher("traced").trigger("test")
     wait_until(lambda: len(deployment.effects()) >= 4)
     for path in held:
         path.unlink()
-    result = deployment.ended("traced", begun.iteration)
+    result = deployment.ended("traced", trigger.iteration)
     pids = {o.data["pid"] for o in result.observations}
 
     assert sources(result) == ["one", "two", "three"]
@@ -72,13 +72,13 @@ def test_a_worker_killed_in_a_phase_costs_seconds_and_nothing_else(
     for name in ("a", "b", "c"):
         deployment.worker(name, TRACED)
     held = hold(deployment, phase)
-    begun = deployment.launcher("traced").trigger("test")
+    trigger = deployment.launcher("traced").trigger("test")
     line = wait_until(lambda: marks(deployment, phase))[0]
     deployment.kill(owner(deployment, line))
     with measure.seconds(3, f"a worker killed in {phase}: the iteration has ended after"):
         held.unlink()
         # Stated bound: lease 3 s, a sweep of at most 1.2 s, and the rest of the iteration.
-        result = deployment.ended("traced", begun.iteration, timeout=15)
+        result = deployment.ended("traced", trigger.iteration, timeout=15)
     acted = marks(deployment, "act")
 
     assert sources(result) == ["one", "two", "three"]
@@ -121,12 +121,12 @@ def test_a_frozen_worker_that_wakes_up_late_is_refused(deployment: Deployment) -
     for name in ("a", "b"):
         deployment.worker(name, TRACED)
     held = hold(deployment, "orient")
-    begun = deployment.launcher("traced").trigger("test")
+    trigger = deployment.launcher("traced").trigger("test")
     line = wait_until(lambda: marks(deployment, "orient"))[0]
     frozen = owner(deployment, line)
     deployment.kill(frozen, signal.SIGSTOP)
     held.unlink()
-    result = deployment.ended("traced", begun.iteration)
+    result = deployment.ended("traced", trigger.iteration)
     deployment.kill(frozen, signal.SIGCONT)
     again = deployment.launcher("traced").trigger("test")
     deployment.ended("traced", again.iteration)
@@ -136,10 +136,10 @@ def test_a_frozen_worker_that_wakes_up_late_is_refused(deployment: Deployment) -
 
 
 def test_without_a_worker_a_started_iteration_waits_and_then_runs(deployment: Deployment) -> None:
-    begun = deployment.launcher("traced").trigger("test")
+    trigger = deployment.launcher("traced").trigger("test")
     deployment.worker("late", TRACED)
 
-    assert deployment.ended("traced", begun.iteration).success
+    assert deployment.ended("traced", trigger.iteration).success
 
 
 @pytest.mark.long
@@ -158,8 +158,8 @@ def test_every_tenth_message_lost_and_all_iterations_still_end_in_order(
     assert any(r is not None and r.retries == 0 for r in results)
     counts = Counter(line.rsplit(":", 1)[0] for line in deployment.effects())
     for n in range(1, 13):
-        for what in ("start", "one", "two", "three", "orient", "decide", "act", "complete"):
-            assert counts[f"{what}:{n}"] == 1, f"{what} of iteration {n}"
+        for phase in ("start", "one", "two", "three", "orient", "decide", "act", "complete"):
+            assert counts[f"{phase}:{n}"] == 1, f"{phase} of iteration {n}"
 
 
 def test_a_stopped_worker_exits_cleanly_and_leaves_the_fleet(deployment: Deployment) -> None:
@@ -188,8 +188,8 @@ def test_the_log_of_a_worker_that_lost_redis_has_no_warnings_of_libraries(
         return "Connection to broker lost" in deployment.log("a")
 
     wait_until(loses_broker)
-    begun = deployment.launcher("traced").trigger("test")
-    deployment.ended("traced", begun.iteration)
+    trigger = deployment.launcher("traced").trigger("test")
+    deployment.ended("traced", trigger.iteration)
 
     assert "Warning: " not in deployment.log("a")
 
@@ -211,9 +211,9 @@ def test_a_message_that_makes_no_sense_is_ignored(deployment: Deployment) -> Non
     ]
     for arguments in rubbish:
         app.send_task("boyd.start", arguments, queue="boyd.loop.traced")
-    begun = deployment.launcher("traced").trigger("test")
+    trigger = deployment.launcher("traced").trigger("test")
 
-    assert deployment.ended("traced", begun.iteration).success
+    assert deployment.ended("traced", trigger.iteration).success
 
 
 @pytest.mark.parametrize("killed", ["before", "during"])
@@ -224,8 +224,8 @@ def test_an_approved_action_survives_the_death_of_its_worker(
     for name in ("a", "b"):
         deployment.worker(name, "agents.traced:careful")
     store = deployment.agent("careful")
-    begun = deployment.launcher("careful").trigger("test")
-    deployment.ended("careful", begun.iteration)
+    trigger = deployment.launcher("careful").trigger("test")
+    deployment.ended("careful", trigger.iteration)
     [item] = store.approvals.page(50).pending
     held = hold(deployment, "act" if killed == "during" else "before")
     deployment.resolver("careful").answer(item.id, "approved", person("ann"))
@@ -256,9 +256,9 @@ def test_a_message_that_would_run_when_it_is_read_is_not_read(deployment: Deploy
     deployment.worker("a", TRACED)
     app = deployment._app
     app.send_task("boyd.start", [Trap()], queue="boyd.loop.traced", serializer="pickle")
-    begun = deployment.launcher("traced").trigger("test")
+    trigger = deployment.launcher("traced").trigger("test")
 
-    assert deployment.ended("traced", begun.iteration).success
+    assert deployment.ended("traced", trigger.iteration).success
     assert "trapped" not in deployment.effects()
 
 
@@ -270,8 +270,8 @@ def test_an_approved_action_whose_only_worker_is_gone_is_unknown_at_once(
     deployment.worker("acts", "agents.traced:careful", "-Q", "act")
     deployment.worker("thinks", "agents.traced:careful", "-Q", "loop,observe")
     store = deployment.agent("careful")
-    begun = deployment.launcher("careful").trigger("test")
-    deployment.ended("careful", begun.iteration)
+    trigger = deployment.launcher("careful").trigger("test")
+    deployment.ended("careful", trigger.iteration)
     [item] = store.approvals.page(50).pending
     held = hold(deployment, "act")
     deployment.resolver("careful").answer(item.id, "approved", person("ann"))
@@ -304,9 +304,9 @@ def test_an_action_of_the_loop_whose_only_worker_is_gone_holds_nothing_up(
     deployment.worker("acts", TRACED, "-Q", "act")
     deployment.worker("thinks", TRACED, "-Q", "loop,observe")
     hold(deployment, "act")
-    begun = deployment.launcher("traced").trigger("test")
+    trigger = deployment.launcher("traced").trigger("test")
     wait_until(lambda: marks(deployment, "act"))
     deployment.kill("acts")
-    result = deployment.ended("traced", begun.iteration)
+    result = deployment.ended("traced", trigger.iteration)
 
     assert [action_result.unknown for action_result in result.action_results] == [True]
