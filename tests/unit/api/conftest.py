@@ -13,14 +13,14 @@ from api_kit import Site, make_lab
 @pytest.fixture
 def site(server: Any) -> Iterator[Site]:
     """An API over the agent `test`."""
-    made = Site(make_lab(server), server)
-    yield made
-    made.services.stop()
+    new_site = Site(make_lab(server), server)
+    yield new_site
+    new_site.services.stop()
 
 
 @pytest.fixture
 def open_site(server: Any) -> Iterator[Site]:
     """The same, where no key is needed."""
-    made = Site(make_lab(server), server, allow_unauthenticated=True)
-    yield made
-    made.services.stop()
+    new_site = Site(make_lab(server), server, allow_unauthenticated=True)
+    yield new_site
+    new_site.services.stop()

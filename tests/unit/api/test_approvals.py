@@ -69,17 +69,17 @@ def test_reading_what_is_past_its_deadline_changes_nothing_and_shows_what_it_wil
     expired = desk.waiting(ttl=0)
     before = stored()
     listed = desk.get("/approvals").json["history"]
-    shown = desk.get(f"/approvals/{expired}")
+    response = desk.get(f"/approvals/{expired}")
     assert desk.get("/approvals?includeHistory=false").json == {"pending": [], "history": []}
     assert stored() == before
-    assert [item["version"] for item in listed] == [shown.json["version"]]
+    assert [item["version"] for item in listed] == [response.json["version"]]
 
     assert desk.post(f"/approvals/{expired}/approve").status_code == 404
     assert stored() == before
     desk.lab.sweeper.sweep()
     later = desk.get(f"/approvals/{expired}")
     assert stored() != before
-    assert (later.json["status"], later.headers["ETag"]) == ("expired", shown.headers["ETag"])
+    assert (later.json["status"], later.headers["ETag"]) == ("expired", response.headers["ETag"])
 
 
 def test_an_expired_item_gets_no_new_preview(desk: Site) -> None:
@@ -92,14 +92,14 @@ def test_an_expired_item_gets_no_new_preview(desk: Site) -> None:
 def test_each_approval_past_its_deadline_is_listed_once_however_it_is_paged(desk: Site) -> None:
     expired = {desk.waiting(f"late {number}", ttl=0) for number in range(5)}
     pending = desk.waiting("in time")
-    seen, waits, cursor, pages = [], [], "", 0
+    ids_seen, waits, cursor, pages = [], [], "", 0
     while pages == 0 or cursor:
         page = desk.get("/approvals", query_string={"limit": 2, "cursor": cursor}).json
-        seen += [item["id"] for item in page["history"] if item["status"] == "expired"]
+        ids_seen += [item["id"] for item in page["history"] if item["status"] == "expired"]
         waits += [item["id"] for item in page["pending"]]
         cursor, pages = page.get("nextCursor", ""), pages + 1
 
-    assert sorted(seen) == sorted(expired)
+    assert sorted(ids_seen) == sorted(expired)
     assert waits == [pending]
 
 
@@ -282,7 +282,7 @@ def test_the_requester_may_not_approve(desk: Site, bob: dict[str, str], done: li
 
 
 @pytest.mark.parametrize(
-    ("policy", "said"),
+    ("policy", "detail"),
     [
         ({"groups": ["night"]}, "night"),
         ({"principals": ["carol"]}, "carol"),
@@ -290,14 +290,14 @@ def test_the_requester_may_not_approve(desk: Site, bob: dict[str, str], done: li
     ],
 )
 def test_a_refused_approver_learns_who_may_approve(
-    desk: Site, done: list[str], policy: dict[str, Any], said: str
+    desk: Site, done: list[str], policy: dict[str, Any], detail: str
 ) -> None:
     id = desk.waiting(**policy)
     answer = desk.post(f"/approvals/{id}/approve")
 
     assert answer.status_code == 403
     assert answer.json["type"] == "/problems/not-an-approver"
-    assert said in answer.json["detail"]
+    assert detail in answer.json["detail"]
     assert done == []
 
 
@@ -453,9 +453,9 @@ def test_an_answer_to_another_version_does_not_count(desk: Site, verb: str, tag:
 def test_proposed_again_it_is_the_same_version_so_that_answers_count(desk: Site) -> None:
     id = desk.waiting()
     assert desk.waiting() == id
-    shown = desk.get(f"/approvals/{id}")
+    response = desk.get(f"/approvals/{id}")
 
-    assert (shown.headers["ETag"], shown.json["seen"]) == ('"1"', 2)
+    assert (response.headers["ETag"], response.json["seen"]) == ('"1"', 2)
     assert desk.post(f"/approvals/{id}/deny", headers={"If-Match": '"1"'}).status_code == 200
 
 
@@ -643,11 +643,11 @@ def test_an_acknowledgement_names_the_principal_and_a_release_ends_it(
 ) -> None:
     id = desk.waiting()
     body = {"seconds": 600, "note": "mine"}
-    kept = desk.post(f"/approvals/{id}/acknowledge", body, headers=bob)
-    assert kept.status_code == 200
-    latest = kept.json["acknowledgement"]
+    response = desk.post(f"/approvals/{id}/acknowledge", body, headers=bob)
+    assert response.status_code == 200
+    latest = response.json["acknowledgement"]
     assert (latest["by"], latest["note"], latest["number"]) == ("bob", "mine", 1)
-    assert kept.json["version"] == 1
+    assert response.json["version"] == 1
 
     released = desk.post(f"/approvals/{id}/release", headers=bob).json["acknowledgement"]
     assert released["releasedBy"] == "bob"

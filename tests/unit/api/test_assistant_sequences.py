@@ -100,7 +100,7 @@ class Conversation(RuleBasedStateMachine):
     @rule(data=st.data(), tool=st.sampled_from(TOOLS))
     def call(self, data: Any, tool: str) -> None:
         """Call a tool, also one that only a guess would name."""
-        given = {
+        values = {
             "agent": data.draw(st.sampled_from(["desk", "icebox"])),
             "id": data.draw(self._names()),
             "task": data.draw(self._names()),
@@ -111,17 +111,17 @@ class Conversation(RuleBasedStateMachine):
             "description": "d",
             "question": "why?",
         }
-        wanted = data.draw(st.sets(st.sampled_from(sorted(given))))
+        names = data.draw(st.sets(st.sampled_from(sorted(values))))
         body, headers = rpc_parts(
-            "tools/call", name=tool, arguments={name: given[name] for name in wanted}
+            "tools/call", name=tool, arguments={name: values[name] for name in names}
         )
         self._send(data, json.dumps(body).encode(), headers)
 
     @rule(data=st.data())
     def propose(self, data: Any) -> None:
         """Propose what would run alone."""
-        given = {**PROPOSAL, "params": {"text": "x"}}
-        body, headers = rpc_parts("tools/call", name="boyd_propose_action", arguments=given)
+        proposal = {**PROPOSAL, "params": {"text": "x"}}
+        body, headers = rpc_parts("tools/call", name="boyd_propose_action", arguments=proposal)
         self._send(data, json.dumps(body).encode(), headers)
 
     @rule(data=st.data(), verb=st.sampled_from(["get", "update", "cancel"]))
@@ -151,8 +151,8 @@ class Conversation(RuleBasedStateMachine):
     @rule(data=st.data(), field=st.sampled_from(["jsonrpc", "id", "method", "params"]), to=JSON)
     def mutate(self, data: Any, field: str, to: Any) -> None:
         """Send a proposal of which one part is anything, or of which a part is missing."""
-        given = {**PROPOSAL, "params": {"text": "x"}}
-        body, headers = rpc_parts("tools/call", name="boyd_propose_action", arguments=given)
+        proposal = {**PROPOSAL, "params": {"text": "x"}}
+        body, headers = rpc_parts("tools/call", name="boyd_propose_action", arguments=proposal)
         text = json.dumps({**body, field: to}).encode()
         cut = data.draw(st.integers(0, len(text)) | st.none())
         self._send(data, text[:cut], headers)
@@ -161,9 +161,9 @@ class Conversation(RuleBasedStateMachine):
     def nothing_was_decided(self) -> None:
         if not hasattr(self, "site"):
             return
-        found = self.site.lab.store.approvals.page(500, None, True)
-        assert {item.id for item in found.pending} >= set(self.ids)
-        assert found.history == []
+        page = self.site.lab.store.approvals.page(500, None, True)
+        assert {item.id for item in page.pending} >= set(self.ids)
+        assert page.history == []
         assert self.site.store.agent("icebox").loop_control.status().frozen == "too hot (by alice)"
         assert self._keys() == self.known
         assert self.plugin.done == []

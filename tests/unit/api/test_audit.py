@@ -42,16 +42,16 @@ def test_an_entry_tells_who_when_from_where_what_before_and_after(desk: Site) ->
 
 def test_the_trail_is_shown_newest_first_page_by_page(busy: Site) -> None:
     whole = entries(busy)
-    found, cursor = [], ""
+    listed, cursor = [], ""
     while cursor is not None:
         query = {"limit": 3, **({"cursor": cursor} if cursor else {})}
         page = busy.get("/audit", query_string=query).json
         assert 1 <= len(page["entries"]) <= 3
-        found += page["entries"]
+        listed += page["entries"]
         cursor = page.get("nextCursor")
 
-    assert found == whole[::-1]
-    assert [one["seq"] for one in whole] == list(range(1, len(whole) + 1))
+    assert listed == whole[::-1]
+    assert [entry["seq"] for entry in whole] == list(range(1, len(whole) + 1))
 
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=501", "cursor=x", "cursor=-1", "page=1"])
@@ -73,12 +73,12 @@ def test_an_empty_trail_is_shown_exported_and_fits(desk: Site) -> None:
 
 def test_the_export_is_one_json_object_a_line_each_with_the_hash_before_it(busy: Site) -> None:
     answer = busy.get("/audit/export")
-    found = entries(busy)
+    lines = entries(busy)
 
     assert answer.status_code == 200
     assert answer.mimetype == "application/x-ndjson"
     assert answer.text.endswith("}\n")
-    assert [one["prev"] for one in found[1:]] == [one["hash"] for one in found[:-1]]
+    assert [entry["prev"] for entry in lines[1:]] == [entry["hash"] for entry in lines[:-1]]
 
 
 def test_the_export_begins_at_the_given_time(busy: Site) -> None:
@@ -111,12 +111,12 @@ def test_a_time_is_written_as_one_with_its_zone(busy: Site, since: str) -> None:
 
 
 def test_a_trail_that_nobody_touched_fits(busy: Site) -> None:
-    found = busy.get("/audit/verify").json
+    report = busy.get("/audit/verify").json
     last = entries(busy)[-1]
 
-    assert found["ok"] is True
-    assert found["head"] == {"seq": last["seq"], "hash": last["hash"]}
-    assert found["waiting"] == 0
+    assert report["ok"] is True
+    assert report["head"] == {"seq": last["seq"], "hash": last["hash"]}
+    assert report["waiting"] == 0
 
 
 def test_a_head_that_was_noted_is_looked_for(busy: Site) -> None:
@@ -147,11 +147,11 @@ def test_the_first_entry_that_does_not_fit_is_named(busy: Site) -> None:
     [stream] = [key for key in client.keys("*audit*") if _is_chain(client, key)]
     [third] = client.xrange(stream, "3-0", "3-0")
     client.xdel(stream, third[0])
-    found = busy.get("/audit/verify").json
+    report = busy.get("/audit/verify").json
 
-    assert found["ok"] is False
-    assert found["misfit"]["seq"] == 3
-    assert found["misfit"]["why"] == "missing"
+    assert report["ok"] is False
+    assert report["misfit"]["seq"] == 3
+    assert report["misfit"]["why"] == "missing"
 
 
 def _is_chain(client: Any, key: str) -> bool:

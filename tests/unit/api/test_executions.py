@@ -27,30 +27,34 @@ def written(desk: Site) -> str:
 
 def test_an_execution_by_a_client_is_shown(desk: Site) -> None:
     id = written(desk)
-    shown = desk.get(f"/executions/{id}").json
+    execution = desk.get(f"/executions/{id}").json
 
-    assert shown.items() >= {("id", id), ("state", "succeeded"), ("action", "desk:write")}
-    assert shown["by"] == "alice"
-    assert shown["params"] == {"text": "x"}
-    assert shown["result"]["output"] == "wrote x"
-    assert {"worker", "startedAt", "endedAt"} <= set(shown)
+    assert execution.items() >= {("id", id), ("state", "succeeded"), ("action", "desk:write")}
+    assert execution["by"] == "alice"
+    assert execution["params"] == {"text": "x"}
+    assert execution["result"]["output"] == "wrote x"
+    assert {"worker", "startedAt", "endedAt"} <= set(execution)
 
 
 def test_an_execution_that_was_approved_is_shown(desk: Site) -> None:
     approval = desk.waiting()
     desk.post(f"/approvals/{approval}/approve")
-    shown = desk.get(f"/executions/approval:{approval}").json
+    execution = desk.get(f"/executions/approval:{approval}").json
 
-    assert shown.items() >= {("state", "succeeded"), ("action", "desk:publish"), ("by", "alice")}
+    assert execution.items() >= {
+        ("state", "succeeded"),
+        ("action", "desk:publish"),
+        ("by", "alice"),
+    }
 
 
 def test_an_execution_of_the_loop_is_shown(site: Site) -> None:
     site.lab.run()
-    shown = site.get("/executions/loop:1").json
+    execution = site.get("/executions/loop:1").json
 
-    assert site.get(f"/executions/{shown['id']}").json == shown
-    assert shown["id"].startswith("loop:1.")
-    assert shown.items() >= {("state", "succeeded"), ("action", "p:do")}
+    assert site.get(f"/executions/{execution['id']}").json == execution
+    assert execution["id"].startswith("loop:1.")
+    assert execution.items() >= {("state", "succeeded"), ("action", "p:do")}
 
 
 def test_a_roll_back_and_a_dry_run_are_shown(desk: Site) -> None:
@@ -79,30 +83,30 @@ def test_a_roll_back_of_a_roll_back_is_unknown_however_long_its_name_is(desk: Si
 def test_a_call_that_asks_a_person_is_what_becomes_of_the_approval(
     desk: Site, answer: str | None, state: str
 ) -> None:
-    taken = desk.post("/actions/desk:publish", BODY).json
-    approval = taken["approvalId"]
+    call = desk.post("/actions/desk:publish", BODY).json
+    approval = call["approvalId"]
     if answer:
         desk.post(f"/approvals/{approval}/{answer}", headers=desk.key("approvals", principal="bob"))
-    shown = desk.get(f"/executions/{taken['executionId']}").json
+    execution = desk.get(f"/executions/{call['executionId']}").json
 
-    assert (shown["state"], shown["approvalId"]) == (state, approval)
-    assert shown["result"]["success"] is (state == "succeeded")
+    assert (execution["state"], execution["approvalId"]) == (state, approval)
+    assert execution["result"]["success"] is (state == "succeeded")
 
 
 def test_a_call_that_was_approved_can_be_judged_and_undone_by_its_own_id(
     desk: Site, done: list[str]
 ) -> None:
-    taken = desk.post(WRITE, {**BODY, "requiresApproval": True}).json
+    call = desk.post(WRITE, {**BODY, "requiresApproval": True}).json
     bob = desk.key("approvals", principal="bob", person=True)
-    desk.post(f"/approvals/{taken['approvalId']}/approve", headers=bob)
-    shown = desk.get(f"/executions/{taken['executionId']}").json
-    entry = desk.get(f"/executions/approval:{taken['approvalId']}").json
-    assert shown == {**entry, "id": taken["executionId"], "approvalId": taken["approvalId"]}
+    desk.post(f"/approvals/{call['approvalId']}/approve", headers=bob)
+    execution = desk.get(f"/executions/{call['executionId']}").json
+    entry = desk.get(f"/executions/approval:{call['approvalId']}").json
+    assert execution == {**entry, "id": call["executionId"], "approvalId": call["approvalId"]}
 
-    undone = desk.post(f"/executions/{taken['executionId']}/rollback")
+    undone = desk.post(f"/executions/{call['executionId']}/rollback")
     assert (undone.status_code, undone.json["success"]) == (200, True)
     assert done == ["write x", "wipe x"]
-    again = desk.post(f"/executions/approval:{taken['approvalId']}/rollback")
+    again = desk.post(f"/executions/approval:{call['approvalId']}/rollback")
     assert (again.status_code, again.json["type"]) == (409, "/problems/rollback-refused")
 
 
@@ -122,7 +126,7 @@ def test_executions_are_listed_newest_first_without_their_results(desk: Site) ->
     first, second = written(desk), written(desk)
     executions = desk.get("/executions").json["executions"]
 
-    assert [one["id"] for one in executions] == [second, first]
+    assert [execution["id"] for execution in executions] == [second, first]
     assert executions[0].items() >= {
         *(("action", "desk:write"), ("state", "succeeded"), ("host", "here")),
         *(("worker", "lab"), ("by", "alice")),
@@ -157,7 +161,9 @@ def test_a_page_of_executions_leads_to_the_next(desk: Site) -> None:
     first = desk.get("/executions?limit=2&host=here").json
     second = desk.get(f"/executions?limit=2&host=here&cursor={first['nextCursor']}").json
 
-    assert [one["id"] for one in [*first["executions"], *second["executions"]]] == ids[::-1]
+    assert [execution["id"] for execution in [*first["executions"], *second["executions"]]] == ids[
+        ::-1
+    ]
     assert "nextCursor" not in second
 
 
@@ -277,9 +283,11 @@ def test_an_execution_that_cannot_be_rolled_back_is_refused(desk: Site, done: li
     desk.post(f"/executions/{id}/rollback")
     before = list(done)
 
-    for one in (failed, f"approval:{approval}", f"rollback:{id}"):
-        answer = desk.post(f"/executions/{one}/rollback")
-        assert (answer.status_code, answer.json["type"]) == (409, "/problems/rollback-refused"), one
+    for refusable in (failed, f"approval:{approval}", f"rollback:{id}"):
+        answer = desk.post(f"/executions/{refusable}/rollback")
+        assert (answer.status_code, answer.json["type"]) == (409, "/problems/rollback-refused"), (
+            refusable
+        )
     assert done == before
 
 

@@ -9,13 +9,13 @@ from api_kit import Site
 
 def pages(site: Site, limit: int) -> list[list[int]]:
     """The numbers of the iterations on each page."""
-    found, cursor = [], ""
+    pages_read, cursor = [], ""
     while cursor is not None:
         query = {"limit": limit, **({"cursor": cursor} if cursor else {})}
         page = site.get("/loop/history", query_string=query).json
-        found.append([iteration["iteration"] for iteration in page["iterations"]])
+        pages_read.append([iteration["iteration"] for iteration in page["iterations"]])
         cursor = page.get("nextCursor")
-    return found
+    return pages_read
 
 
 @pytest.mark.parametrize(

@@ -146,25 +146,25 @@ class Clock:
 def test_a_document_is_read_again_when_old_and_kept_while_the_provider_is_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    clock, answers, asked = Clock(monkeypatch), ["one", "two"], []
+    clock, answers, times = Clock(monkeypatch), ["one", "two"], []
 
     def read() -> str:
-        asked.append(clock.now)
+        times.append(clock.now)
         if not answers:
             raise ProviderUnavailable("away")
         return answers.pop(0)
 
     document = CachedDocument(read)
     assert [document.get(), document.get()] == ["one", "one"]
-    assert len(asked) == 1
+    assert len(times) == 1
     clock.now += tokens.FRESH
     assert document.get() == "two"
     clock.now += tokens.FRESH
     assert [document.get(), document.get()] == ["two", "two"]
-    assert len(asked) == 3, "nobody asks again at once after a failure"
+    assert len(times) == 3, "nobody asks again at once after a failure"
     clock.now += tokens.AWAY
     assert document.get() == "two"
-    assert len(asked) == 4
+    assert len(times) == 4
     clock.now += tokens.KEPT
     with pytest.raises(ProviderUnavailable):
         document.get()

@@ -59,7 +59,9 @@ def eager(server: Any) -> Site:
 def seen(site: Site) -> list[Any]:
     """The observations from outside in the last iteration."""
     observations = site.get("/observations").json["observations"]
-    return [one for one in observations if not one["source"].startswith("desk:")]
+    return [
+        observation for observation in observations if not observation["source"].startswith("desk:")
+    ]
 
 
 # Formats
@@ -85,7 +87,7 @@ def test_each_format_becomes_observations_that_wake_the_loop(
 
     assert answer.status_code == 202
     assert answer.json == {"accepted": len(sources), "iteration": 1}
-    assert [one["source"] for one in seen(eager)] == sources
+    assert [observation["source"] for observation in seen(eager)] == sources
 
 
 @pytest.mark.parametrize(
@@ -103,10 +105,10 @@ def test_a_binary_event_is_in_the_headers_and_its_data_in_the_body(
     answer = eager.post("/intake/cloudevents", data=body, content_type=kind, headers=BINARY)
 
     assert answer.status_code == 202
-    [one] = seen(eager)
-    assert one["source"] == "cloudevents/order"
-    assert one["data"].items() >= data.items()
-    assert one["data"]["id"] == "1"
+    [observation] = seen(eager)
+    assert observation["source"] == "cloudevents/order"
+    assert observation["data"].items() >= data.items()
+    assert observation["data"]["id"] == "1"
 
 
 @pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "multipart/form-data; x=1"])
@@ -126,7 +128,7 @@ def test_a_manual_agent_keeps_them_for_its_next_iteration(desk: Site) -> None:
     assert answer.json == {"accepted": 1}
     assert desk.get("/loop/status").json["iteration"] == 0
     desk.lab.run()
-    assert [one["source"] for one in seen(desk)] == ["backup"]
+    assert [observation["source"] for observation in seen(desk)] == ["backup"]
 
 
 def test_nothing_is_accepted_and_starts_nothing(eager: Site) -> None:
@@ -245,7 +247,7 @@ def test_a_paused_agent_keeps_them_until_it_goes_on(eager: Site) -> None:
     assert eager.post("/intake/json", PLAIN).json == {"accepted": 1}
     eager.post("/resume")
 
-    assert [one["source"] for one in seen(eager)] == ["backup"]
+    assert [observation["source"] for observation in seen(eager)] == ["backup"]
 
 
 # Storms
@@ -253,10 +255,10 @@ def test_a_paused_agent_keeps_them_until_it_goes_on(eager: Site) -> None:
 
 def metric(site: Site, name: str, **labels: str) -> float:
     """A number that the process tells Prometheus."""
-    wanted = name + "{" + ",".join(f'{key}="{value}"' for key, value in labels.items()) + "} "
+    prefix = name + "{" + ",".join(f'{key}="{value}"' for key, value in labels.items()) + "} "
     lines = site.client.get("/metrics", headers=site.admin).text.splitlines()
-    [found] = [line.removeprefix(wanted) for line in lines if line.startswith(wanted)]
-    return float(found)
+    [number] = [line.removeprefix(prefix) for line in lines if line.startswith(prefix)]
+    return float(number)
 
 
 def test_more_requests_than_allowed_are_answered_so_that_they_are_sent_again(server: Any) -> None:
@@ -327,8 +329,8 @@ def test_an_alert_that_is_repeated_while_it_waits_is_one_observation_with_a_coun
 ) -> None:
     for _ in range(3):
         desk.post("/intake/alertmanager", ALERTS)
-    ended = {**ALERTS["alerts"][1], "status": "resolved"}
-    desk.post("/intake/alertmanager", {**ALERTS, "alerts": [ended]})
+    resolved = {**ALERTS["alerts"][1], "status": "resolved"}
+    desk.post("/intake/alertmanager", {**ALERTS, "alerts": [resolved]})
     desk.lab.run()
 
     first, second = seen(desk)
@@ -340,19 +342,19 @@ def test_an_alert_that_is_repeated_while_it_waits_is_one_observation_with_a_coun
     later = alert("a", startsAt="2026-01-05T13:00:00Z")
     desk.post("/intake/alertmanager", {**ALERTS, "alerts": [later]})
     desk.lab.run()
-    assert ["occurrences" in one["metadata"] for one in seen(desk)] == [False]
+    assert ["occurrences" in observation["metadata"] for observation in seen(desk)] == [False]
 
 
 def alert(host: str, status: str = "firing", **fields: str) -> dict[str, Any]:
     """An alert that began at noon, or ended ten minutes later."""
-    ended = "2026-01-05T12:10:00Z" if status == "resolved" else "0001-01-01T00:00:00Z"
-    one: dict[str, Any] = ALERTS["alerts"][0]
-    labels = {**one["labels"], "instance": host}
+    ends_at = "2026-01-05T12:10:00Z" if status == "resolved" else "0001-01-01T00:00:00Z"
+    template: dict[str, Any] = ALERTS["alerts"][0]
+    labels = {**template["labels"], "instance": host}
     return {
-        **one,
+        **template,
         "status": status,
         "labels": labels,
-        "endsAt": ended,
+        "endsAt": ends_at,
         "fingerprint": host,
         **fields,
     }
@@ -360,10 +362,15 @@ def alert(host: str, status: str = "firing", **fields: str) -> dict[str, Any]:
 
 def observed_of(site: Site, *alerts: dict[str, Any]) -> list[str]:
     """The observations of the next iteration when each alert comes in a request of its own."""
-    for one in alerts:
-        assert site.post("/intake/alertmanager", {**ALERTS, "alerts": [one]}).status_code == 202
+    for alert_sent in alerts:
+        assert (
+            site.post("/intake/alertmanager", {**ALERTS, "alerts": [alert_sent]}).status_code == 202
+        )
     site.lab.run()
-    return [f"{one['data']['status']} {one['metadata']['fingerprint']}" for one in seen(site)]
+    return [
+        f"{observation['data']['status']} {observation['metadata']['fingerprint']}"
+        for observation in seen(site)
+    ]
 
 
 AGAIN = {"startsAt": "2026-01-05T12:20:00Z"}
@@ -434,14 +441,14 @@ def test_both_ends_of_an_alert_in_one_request_are_put_in_order(desk: Site) -> No
     desk.post("/intake/alertmanager", body)
     desk.lab.run()
 
-    assert [one["data"]["status"] for one in seen(desk)] == ["resolved", "firing"]
+    assert [observation["data"]["status"] for observation in seen(desk)] == ["resolved", "firing"]
 
 
 def test_an_alert_is_remembered_for_minutes_so_that_reminders_are_observed(desk: Site) -> None:
     assert observed_of(desk, alert("a")) == ["firing a"]
-    client, known = desk.lab.client, Keys("desk").intake_alerts
-    for one, taken in client.zscan_iter(known):
-        client.zadd(known, {one: taken - 301_000})
+    client, key = desk.lab.client, Keys("desk").intake_alerts
+    for member, score in client.zscan_iter(key):
+        client.zadd(key, {member: score - 301_000})
 
     assert observed_of(desk, alert("a")) == ["firing a"]
 
@@ -495,12 +502,12 @@ def test_refused_messages_are_logged_and_counted(
         site.post("/intake/nonsense", PLAIN)
         site.post("/intake/json", PLAIN, headers={"Authorization": "Bearer x"})
 
-    told = "boyd_intake_refused_total"
-    assert metric(site, told, format="alertmanager", reason="invalid-request") == 2
-    assert metric(site, told, format="json", reason="too-large") == 1
-    assert metric(site, told, format="unknown", reason="not-found") == 1
-    assert metric(site, told, format="json", reason="overloaded") == 0
-    assert metric(site, told, format="json", reason="unauthenticated") == 1
+    name = "boyd_intake_refused_total"
+    assert metric(site, name, format="alertmanager", reason="invalid-request") == 2
+    assert metric(site, name, format="json", reason="too-large") == 1
+    assert metric(site, name, format="unknown", reason="not-found") == 1
+    assert metric(site, name, format="json", reason="overloaded") == 0
+    assert metric(site, name, format="json", reason="unauthenticated") == 1
     lines = [record.message for record in caplog.records]
     assert len(lines) == 4
     assert "intake alertmanager refused, invalid-request: alice: version: is '9'" in lines[0]
@@ -588,4 +595,4 @@ def test_a_message_of_now_is_of_now_though_the_clock_of_this_host_is_weeks_behin
     answer = site.post(f"/intake/{format}", data=json.dumps(body), content_type=kind)
 
     assert answer.status_code == 202, answer.json
-    assert [one["timestamp"] for one in seen(site)] == [NOW]
+    assert [observation["timestamp"] for observation in seen(site)] == [NOW]

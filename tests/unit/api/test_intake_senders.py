@@ -66,8 +66,8 @@ def signature(body: bytes, secret: str = SECRET) -> str:
 
 def send(site: Site, headers: dict[str, str] | None = None) -> Any:
     """Send a message as GitHub does."""
-    shown = {"X-Hub-Signature-256": f"sha256={signature(WORKFLOW)}", **(headers or {})}
-    return site.client.post(GITHUB, data=WORKFLOW, headers=shown)
+    signed = {"X-Hub-Signature-256": f"sha256={signature(WORKFLOW)}", **(headers or {})}
+    return site.client.post(GITHUB, data=WORKFLOW, headers=signed)
 
 
 def waiting(site: Site) -> int:
@@ -82,7 +82,7 @@ def test_a_signed_message_is_taken_without_a_key_and_the_audit_names_its_intake(
 
     assert (answer.status_code, answer.json) == (202, {"accepted": 1})
     entries = site.get("/audit").json["entries"]
-    [entry] = [one for one in entries if one["kind"] == "intake.accepted"]
+    [entry] = [record for record in entries if record["kind"] == "intake.accepted"]
     assert (entry["who"], entry["what"]) == ("intake:desk/github", {"count": "1"})
 
 
@@ -104,9 +104,9 @@ def send_timed(site: Site, at: float) -> int:
     """Send a message with a signed time; the status of the answer."""
     body = json.dumps({"source": "backup", "data": {}}).encode()
     stamp = str(int(at))
-    shown = {"X-Time": stamp, "X-Sig": signature(f"{stamp}.".encode() + body)}
+    headers = {"X-Time": stamp, "X-Sig": signature(f"{stamp}.".encode() + body)}
     path = "/api/v0/agents/desk/intake/timed"
-    return int(site.client.post(path, data=body, headers=shown).status_code)
+    return int(site.client.post(path, data=body, headers=headers).status_code)
 
 
 def test_a_message_with_a_signed_time_is_taken_once_and_only_while_it_is_fresh(site: Site) -> None:
@@ -170,8 +170,8 @@ def test_a_key_of_one_agent_does_not_lead_past_the_signature_that_its_intake_ask
 def test_an_intake_is_found_without_the_name_of_the_only_agent(site: Site) -> None:
     path = GITHUB.replace("/agents/desk", "")
     assert site.client.post(path, data=WORKFLOW).status_code == 401
-    shown = {"X-Hub-Signature-256": f"sha256={signature(WORKFLOW)}"}
-    assert site.client.post(path, data=WORKFLOW, headers=shown).status_code == 202
+    headers = {"X-Hub-Signature-256": f"sha256={signature(WORKFLOW)}"}
+    assert site.client.post(path, data=WORKFLOW, headers=headers).status_code == 202
 
 
 def test_an_intake_without_a_check_of_its_own_asks_for_a_key(site: Site) -> None:
@@ -181,20 +181,20 @@ def test_an_intake_without_a_check_of_its_own_asks_for_a_key(site: Site) -> None
 
 
 def test_the_secret_of_a_sender_opens_only_its_intake(site: Site) -> None:
-    shown = {"X-Gitlab-Token": SECRET}
+    headers = {"X-Gitlab-Token": SECRET}
     own = "/api/v0/agents/desk/intake/gitlab"
     body = (DATA / "gitlab" / "firing.json").read_bytes()
-    assert site.client.post(own, data=body, headers=shown).status_code == 202
+    assert site.client.post(own, data=body, headers=headers).status_code == 202
     for path in ("intake/json", "intake/alertmanager", "loop/trigger", "runs"):
-        other = site.client.post(f"/api/v0/agents/desk/{path}", json={}, headers=shown)
+        other = site.client.post(f"/api/v0/agents/desk/{path}", json={}, headers=headers)
         assert other.status_code == 401, path
     unknown = "/api/v0/agents/other/intake/gitlab"
-    assert site.client.post(unknown, data=body, headers=shown).status_code == 401
+    assert site.client.post(unknown, data=body, headers=headers).status_code == 401
 
 
 def test_a_message_is_kept_for_later_while_its_secret_is_missing(site: Site) -> None:
-    shown = {"X-Gitlab-Token": SECRET}
-    answer = site.client.post("/api/v0/agents/desk/intake/lost", data=b"{}", headers=shown)
+    headers = {"X-Gitlab-Token": SECRET}
+    answer = site.client.post("/api/v0/agents/desk/intake/lost", data=b"{}", headers=headers)
     assert answer.status_code == 503
     assert answer.headers["Retry-After"] == "10"
     assert "'nowhere'" in answer.json["detail"]
@@ -209,18 +209,18 @@ def test_a_secret_in_the_url_is_kept_out_of_logs_audit_and_answers(
         return site.client.post(url, query_string=query, headers=key, **{"json": body, **more})
 
     with caplog.at_level(logging.DEBUG):
-        taken = send_to({"secret": SECRET, "via": "status page"})
+        response = send_to({"secret": SECRET, "via": "status page"})
         others = [send_to({"secret": "wrong"}), send_to({}), send_to({}, site.admin)]
         spoilt = send_to({"secret": SECRET}, data=b"{", json=None)
         site.client.get(url, query_string={"secret": SECRET})
 
-    assert (taken.status_code, taken.json) == (202, {"accepted": 1})
-    assert [one.status_code for one in others] == [401] * 3
+    assert (response.status_code, response.json) == (202, {"accepted": 1})
+    assert [answer.status_code for answer in others] == [401] * 3
     assert others[0].headers["WWW-Authenticate"] == 'Secret realm="boyd"'
     assert spoilt.status_code == 400
     audit = site.get("/audit").text
     assert "intake:desk/url" in audit
-    answers = "".join(one.text for one in (taken, spoilt, *others))
+    answers = "".join(answer.text for answer in (response, spoilt, *others))
     for text in (audit, answers, caplog.text):
         assert SECRET not in text
         assert quote(SECRET) not in text
@@ -351,8 +351,8 @@ def test_a_system_that_asks_may_send_events_at_the_rate_of_intake(site: Site) ->
     assert answer.headers["WebHook-Allowed-Rate"] == "120"
     assert answer.headers["Allow"] == "POST, OPTIONS"
     for rate in ("*", "1000000", "", "-1", "²"):
-        asked = {"WebHook-Request-Origin": "events.example", "WebHook-Request-Rate": rate}
-        assert options(site, **asked).headers["WebHook-Allowed-Rate"] == "60000"
+        headers = {"WebHook-Request-Origin": "events.example", "WebHook-Request-Rate": rate}
+        assert options(site, **headers).headers["WebHook-Allowed-Rate"] == "60000"
     assert "WebHook-Allowed-Origin" not in options(site).headers
 
 

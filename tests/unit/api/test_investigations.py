@@ -38,9 +38,9 @@ def replies() -> list[Any]:
 def case(server: Any, replies: list[Any]) -> Iterator[Case]:
     """A site whose model says *replies*, and the last one for ever."""
     with ScriptedModel(replies, forever=True) as model:
-        made = Case(server, model)
-        yield made
-        made.site.services.stop()
+        new_case = Case(server, model)
+        yield new_case
+        new_case.site.services.stop()
 
 
 # Ask
@@ -63,12 +63,12 @@ def test_a_question_starts_an_investigation_and_returns_its_location(case: Case)
 
 
 def test_the_model_answers_with_its_tools(case: Case) -> None:
-    found = case.get(f"/investigations/{case.asked()}").json
+    investigation = case.get(f"/investigations/{case.asked()}").json
 
-    assert (found["status"], found["ending"]) == ("ended", "final_answer")
-    assert found["text"] == "The log of nginx has grown to 40 GB."
-    assert found["counters"]["steps"] == 2
-    assert found["counters"]["toolCalls"] == 1
+    assert (investigation["status"], investigation["ending"]) == ("ended", "final_answer")
+    assert investigation["text"] == "The log of nginx has grown to 40 GB."
+    assert investigation["counters"]["steps"] == 2
+    assert investigation["counters"]["toolCalls"] == 1
 
 
 @pytest.mark.parametrize("replies", [[call("answer", {"gb": 40})]])
@@ -189,7 +189,9 @@ def test_investigations_are_listed_newest_first_page_by_page(case: Case) -> None
     first = case.get("/investigations?limit=2").json
     second = case.get(f"/investigations?limit=2&cursor={first['nextCursor']}").json
 
-    listed = [one["id"] for one in first["investigations"] + second["investigations"]]
+    listed = [
+        investigation["id"] for investigation in first["investigations"] + second["investigations"]
+    ]
     assert sorted(listed[:2]) == sorted(ids[1:])
     assert listed[2] == ids[0]
     assert "nextCursor" not in second
@@ -209,15 +211,15 @@ def test_the_log_lists_messages_and_tool_calls(case: Case) -> None:
 def test_the_log_is_read_page_by_page(case: Case) -> None:
     id = case.asked()
     whole = case.get(f"/investigations/{id}/log").json["entries"]
-    found: list[Any] = []
+    entries: list[Any] = []
     after = "0-0"
     while after:
         page = case.get(f"/investigations/{id}/log?limit=2&after={after}").json
         assert len(page["entries"]) <= 2
-        found += page["entries"]
+        entries += page["entries"]
         after = page.get("nextAfter")
 
-    assert found == whole
+    assert entries == whole
 
 
 def test_a_page_of_the_log_ends_when_it_is_large(
@@ -236,7 +238,7 @@ def test_a_page_of_the_log_ends_when_it_is_large(
 def test_entries_of_a_later_release_are_passed_over_and_keep_their_place(case: Case) -> None:
     id = case.pending()
     case.written(id, '{"kind":"sung","notes":3}', Asked(text="known").to_json())
-    places = [one.id for one in case.store.log(id)]
+    places = [entry.id for entry in case.store.log(id)]
     page = case.get(f"/investigations/{id}/log?limit=1&after={places[0]}").json
     rest = case.get(f"/investigations/{id}/log?after={page['nextAfter']}").json
 
@@ -261,17 +263,17 @@ def test_the_stream_tells_everything_and_ends_by_itself(case: Case) -> None:
     logged = case.store.log(id)
 
     assert head == {"retry": "2000"}
-    assert [block["id"] for block in blocks] == [one.id for one in logged]
-    for block, one in zip(blocks, logged, strict=True):
-        assert one.entry is not None
-        assert block["event"] == one.entry.kind
-        assert json.loads(block["data"]) == one.entry.to_wire()
+    assert [block["id"] for block in blocks] == [entry.id for entry in logged]
+    for block, record in zip(blocks, logged, strict=True):
+        assert record.entry is not None
+        assert block["event"] == record.entry.kind
+        assert json.loads(block["data"]) == record.entry.to_wire()
     assert blocks[-1]["event"] == "ended"
 
 
 def test_the_stream_goes_on_after_the_last_one_that_was_received(case: Case) -> None:
     id = case.asked()
-    places = [one.id for one in case.store.log(id)]
+    places = [entry.id for entry in case.store.log(id)]
     _, *blocks = case.stream(id, **{"Last-Event-ID": places[2]}).rest()
 
     assert [block["id"] for block in blocks] == places[3:]
@@ -320,7 +322,7 @@ def test_an_entry_of_an_unknown_kind_is_streamed_as_an_id_only(case: Case) -> No
     stream = case.stream(id)
     blocks = [stream.next() for _ in range(4)]
     stream.answer.close()
-    places = [one.id for one in case.store.log(id)]
+    places = [entry.id for entry in case.store.log(id)]
 
     assert blocks[2] == {"id": places[1]}
     assert (blocks[3]["id"], blocks[3]["event"]) == (places[2], "asked")
@@ -330,7 +332,7 @@ def test_an_entry_without_content_only_keeps_its_place(case: Case) -> None:
     id = case.pending()
     case.site.lab.client.xadd(f"boyd:{{disks}}:log:{id}", {"foo": "bar"})
 
-    assert [one.entry is None for one in case.store.log(id)] == [False, True]
+    assert [entry.entry is None for entry in case.store.log(id)] == [False, True]
 
 
 def test_a_long_log_is_sent_in_parts(case: Case) -> None:
@@ -468,8 +470,8 @@ def test_a_message_repeated_with_its_key_is_recorded_once(case: Case) -> None:
     for _ in range(2):
         case.post(f"/investigations/{id}/messages", {"text": "And?"}, headers=KEY)
 
-    asked = [entry for entry in case.entries(id) if isinstance(entry, Asked)]
-    assert [entry.text for entry in asked] == ["Why?", "And?"]
+    messages = [entry for entry in case.entries(id) if isinstance(entry, Asked)]
+    assert [entry.text for entry in messages] == ["Why?", "And?"]
 
 
 # Cancel
@@ -479,11 +481,11 @@ def test_a_worker_ends_a_cancelled_investigation(case: Case) -> None:
     id = case.pending()
     answer = case.post(f"/investigations/{id}/cancel")
     case.site.lab.deliver()
-    found = case.get(f"/investigations/{id}").json
+    investigation = case.get(f"/investigations/{id}").json
 
     assert (answer.status_code, answer.json["cancelledBy"]) == (202, "alice")
-    assert (found["status"], found["ending"]) == ("ended", "cancelled")
-    assert "alice" in found["detail"]
+    assert (investigation["status"], investigation["ending"]) == ("ended", "cancelled")
+    assert "alice" in investigation["detail"]
     assert case.model.requests == []
 
 
@@ -504,8 +506,8 @@ def test_a_message_retried_with_its_key_is_recorded_once(case: Case) -> None:
 
     assert [answer.status_code for answer in answers] == [202, 202]
     assert another.status_code == 202
-    asked = [entry for entry in case.entries(id) if isinstance(entry, Asked)]
-    assert [entry.text for entry in asked] == ["Why?", "And?", "And?"]
+    messages = [entry for entry in case.entries(id) if isinstance(entry, Asked)]
+    assert [entry.text for entry in messages] == ["Why?", "And?", "And?"]
 
 
 def test_a_cancellation_retried_with_its_key_succeeds_again(case: Case) -> None:
@@ -526,9 +528,9 @@ def test_a_cancellation_retried_with_its_key_succeeds_again(case: Case) -> None:
 def waiting(server: Any) -> Iterator[Case]:
     """A site whose model wants what a person has to allow."""
     with ScriptedModel([call("clean", {"path": "/var"}), say("It is clean now.")]) as model:
-        made = Case(server, model)
-        yield made
-        made.site.services.stop()
+        new_case = Case(server, model)
+        yield new_case
+        new_case.site.services.stop()
 
 
 def test_the_asker_may_not_approve_actions_of_the_investigation(waiting: Case) -> None:
@@ -536,22 +538,22 @@ def test_the_asker_may_not_approve_actions_of_the_investigation(waiting: Case) -
         name: waiting.site.key("read", "runs", "approvals", principal=name, person=True)
         for name in ("ann", "bob")
     }
-    asked = waiting.post("/investigations", QUESTION, headers=people["ann"]).json
-    found = waiting.get(f"/investigations/{asked['id']}").json
-    approve = f"/approvals/{found['approvalId']}/approve"
+    investigation = waiting.post("/investigations", QUESTION, headers=people["ann"]).json
+    waiting_state = waiting.get(f"/investigations/{investigation['id']}").json
+    approve = f"/approvals/{waiting_state['approvalId']}/approve"
     own = waiting.post(approve, headers=people["ann"])
-    item = waiting.get(f"/approvals/{found['approvalId']}").json
+    item = waiting.get(f"/approvals/{waiting_state['approvalId']}").json
     other = waiting.post(approve, headers=people["bob"])
     waiting.site.lab.sweeper.sweep()
     waiting.site.lab.deliver()
 
-    assert found["status"] == "waiting"
+    assert waiting_state["status"] == "waiting"
     assert item["requestedBy"] == ["ann"]
     assert (own.status_code, own.json["type"]) == (403, "/problems/requester")
     assert (other.status_code, other.json["result"]["success"]) == (200, True)
     assert waiting.disk.cleaned == ["/var"]
-    ended = waiting.get(f"/investigations/{asked['id']}").json
-    assert ended["text"] == "It is clean now."
+    conclusion = waiting.get(f"/investigations/{investigation['id']}").json
+    assert conclusion["text"] == "It is clean now."
 
 
 def test_the_submitter_of_the_run_may_not_approve_actions_of_its_investigation(
@@ -584,17 +586,17 @@ def test_a_run_of_that_kind_is_investigated_without_an_iteration(case: Case) -> 
     context = {"host": "web1", "ticket": {"id": 7}}
     answer = case.post("/runs", {**RUN, "context": context})
     run = case.get(f"/runs/{answer.json['id']}").json
-    found = case.get(f"/investigations/{run['id']}").json
+    investigation = case.get(f"/investigations/{run['id']}").json
 
     assert answer.status_code == 201
     assert set(answer.json) == {"id", "status", "createdAt"}
     assert answer.headers["Location"] == f"/api/v0/agents/disks/runs/{run['id']}"
     assert (run["status"], run["kind"]) == ("completed", "investigation")
-    assert run["result"]["summary"] == found["text"]
-    assert (found["source"], found["askedBy"]) == ("run", "alice")
-    title, description, told = found["question"].split("\n\n")
+    assert run["result"]["summary"] == investigation["text"]
+    assert (investigation["source"], investigation["askedBy"]) == ("run", "alice")
+    title, description, context_text = investigation["question"].split("\n\n")
     assert (title, description) == (RUN["title"], RUN["description"])
-    assert json.loads(told.removeprefix("Context:\n")) == context
+    assert json.loads(context_text.removeprefix("Context:\n")) == context
     assert case.get("/loop/status").json["iteration"] == 0
 
 
@@ -613,10 +615,10 @@ def test_a_run_that_is_cancelled_takes_its_investigation_with_it(case: Case) -> 
     id = case.post("/runs", RUN).json["id"]
     answer = case.post(f"/runs/{id}/cancel")
     case.site.lab.deliver()
-    found = case.get(f"/investigations/{id}").json
+    investigation = case.get(f"/investigations/{id}").json
 
     assert answer.json["status"] == "cancelled"
-    assert (found["ending"], found["cancelledBy"]) == ("cancelled", "alice")
+    assert (investigation["ending"], investigation["cancelledBy"]) == ("cancelled", "alice")
 
 
 def test_a_context_that_makes_the_question_too_long_is_named(case: Case) -> None:

@@ -83,7 +83,7 @@ def test_the_page_has_no_other_files(site: Site) -> None:
 
 
 def test_every_rule_is_an_operation_with_an_id_of_its_own() -> None:
-    told = {(path, method) for path, methods in SPEC["paths"].items() for method in methods}
+    operations = {(path, method) for path, methods in SPEC["paths"].items() for method in methods}
     served = {
         (re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", rule), route.method.lower())
         for route in ALL
@@ -93,14 +93,14 @@ def test_every_rule_is_an_operation_with_an_id_of_its_own() -> None:
         method["operationId"] for methods in SPEC["paths"].values() for method in methods.values()
     ]
 
-    assert told == served
+    assert operations == served
     assert len(ids) == len(set(ids))
 
 
 def test_every_reference_leads_somewhere() -> None:
-    known = {f"#/components/schemas/{name}" for name in SPEC["components"]["schemas"]}
+    schemas = {f"#/components/schemas/{name}" for name in SPEC["components"]["schemas"]}
 
-    assert references(SPEC) <= known
+    assert references(SPEC) <= schemas
 
 
 @pytest.mark.long

@@ -60,11 +60,11 @@ def test_a_preview_of_now_replaces_the_first_one_which_is_kept() -> None:
 
 def test_approving_an_outdated_preview_is_refused() -> None:
     folder = Folder()
-    shown = folder.site.get(f"/approvals/{folder.item.id}").headers["ETag"]
+    etag = folder.site.get(f"/approvals/{folder.item.id}").headers["ETag"]
     folder.files = 33
     folder.preview()
     path = f"/approvals/{folder.item.id}/approve"
-    refused = folder.site.post(path, headers={"If-Match": shown})
+    refused = folder.site.post(path, headers={"If-Match": etag})
     again = folder.site.post(path, headers={"If-Match": f'"{folder.item.version}"'})
 
     assert (refused.status_code, refused.json["type"]) == (412, "/problems/changed")

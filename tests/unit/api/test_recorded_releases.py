@@ -100,7 +100,7 @@ def test_every_route_reads_every_record(recorded: Recorded) -> None:
 @pytest.mark.long
 def test_every_page_that_links_lead_to_is_shown(recorded: Recorded) -> None:
     browser = Browser(SimpleNamespace(app=recorded.app), recorded.people["ann"])  # type: ignore[arg-type]
-    queue, seen, broken = ["/console/"], set[tuple[str, ...]](), []
+    queue, places, broken = ["/console/"], set[tuple[str, ...]](), []
     for address in queue:
         status, text = read(browser.client, address)
         if is_broken(status, text):
@@ -108,8 +108,8 @@ def test_every_page_that_links_lead_to_is_shown(recorded: Recorded) -> None:
         for link in _LINK.findall(text):
             url = urlsplit(urljoin(address, html.unescape(link)))
             place = (url.path, *parse_qs(url.query, keep_blank_values=True))
-            if not url.netloc and url.path.startswith("/console/") and place not in seen:
-                seen.add(place)
+            if not url.netloc and url.path.startswith("/console/") and place not in places:
+                places.add(place)
                 queue.append(f"{url.path}?{url.query}")
 
     assert len(queue) > 100

@@ -32,8 +32,8 @@ def test_an_answer_to_an_approval_is_replayed(
 ) -> None:
     answers = twice(desk, f"/approvals/{desk.waiting()}/{answer}", {"note": "why"})
 
-    assert [said.status_code for said in answers] == [200, 200]
-    assert [said.json["approval"]["status"] for said in answers] == [status] * 2
+    assert [replay.status_code for replay in answers] == [200, 200]
+    assert [replay.json["approval"]["status"] for replay in answers] == [status] * 2
     assert len(done) == (answer == "approve")
 
 

@@ -233,7 +233,7 @@ def test_a_proxy_that_serves_boyd_below_a_path_gets_an_error_that_says_so(site: 
     removed = {"X-Forwarded-Prefix": "/boyd/"}
     answer = site.post(PAUSE, headers=removed)
     page = site.client.get("/console/login", headers=removed)
-    kept = [
+    answers = [
         site.client.get(f"/ops/boyd{path}") for path in ("/console/", "/api/v0/agents", "/docs")
     ]
 
@@ -241,8 +241,11 @@ def test_a_proxy_that_serves_boyd_below_a_path_gets_an_error_that_says_so(site: 
     assert "serves Boyd below /boyd, but it needs a host name of its own" in answer.json["detail"]
     assert "serves Boyd below /boyd, but" in page.text
     assert page.mimetype == "text/html"
-    for one in kept:
-        assert (one.status_code, "below /ops/boyd, but" in one.json["detail"]) == (404, True)
+    for response in answers:
+        assert (response.status_code, "below /ops/boyd, but" in response.json["detail"]) == (
+            404,
+            True,
+        )
     assert nothing_happened(site)
 
 

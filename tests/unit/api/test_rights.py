@@ -277,10 +277,10 @@ def test_with_the_right_to_propose_alone_an_action_waits_for_a_person(
     place: Site, fleet: Fleet
 ) -> None:
     key = holder(place, "propose fleet:restart on web-*")
-    taken = take("fleet:restart")(place, key, "web-3")
-    item = place.get(f"/approvals/{taken.json['approvalId']}").json
+    response = take("fleet:restart")(place, key, "web-3")
+    item = place.get(f"/approvals/{response.json['approvalId']}").json
 
-    assert taken.status_code == 202
+    assert response.status_code == 202
     assert item["reason"] == "ann lacks the right 'run fleet:restart on web-3'"
     assert fleet.done == []
     place.post(f"/approvals/{item['id']}/approve")
@@ -292,10 +292,10 @@ def test_the_worker_knows_the_target_that_the_request_does_not_name(
     place: Site, fleet: Fleet, params: dict[str, str]
 ) -> None:
     key = holder(place, "run fleet:restart on web-*")
-    taken = place.post("/actions/fleet:restart", {"params": params}, headers=key)
+    response = place.post("/actions/fleet:restart", {"params": params}, headers=key)
 
-    assert taken.json["success"] is False
-    assert "lacks the right 'propose fleet:restart on db-1'" in taken.json["result"]["error"]
+    assert response.json["success"] is False
+    assert "lacks the right 'propose fleet:restart on db-1'" in response.json["result"]["error"]
     assert fleet.done == []
 
 
@@ -334,8 +334,8 @@ def test_an_assistant_needs_the_right_to_propose(place: Site) -> None:
 
 def test_cancelling_a_queued_execution_needs_the_right_to_the_action(place: Site) -> None:
     place.dispatcher.held = True
-    taken = place.post("/actions/fleet:restart?wait=0", {"params": {"on": "web-1"}})
-    path = f"/executions/{taken.json['executionId']}/cancel"
+    response = place.post("/actions/fleet:restart?wait=0", {"params": {"on": "web-1"}})
+    path = f"/executions/{response.json['executionId']}/cancel"
 
     assert place.post(path, headers=holder(place, "approve *")).status_code == 403
     assert place.post(path, headers=holder(place, "propose fleet:restart")).status_code == 200
@@ -422,7 +422,7 @@ def test_administrators_get_the_reasons_for_each_key_of_a_principal(place: Site)
     holder(place, "approve fleet:scale on web-*")
     place.key("read", principal="ann", name="old")
     answer = explain(place, "approve", "fleet:scale", "web-3", "ann").json
-    old, limited = sorted(answer["identities"], key=lambda one: one["allowed"])
+    old, limited = sorted(answer["identities"], key=lambda identity: identity["allowed"])
 
     assert (answer["allowed"], limited["allowed"], old["allowed"]) == (True, True, False)
     assert "it lacks the scope 'approvals'" in [step["reason"] for step in old["steps"]]

@@ -19,8 +19,8 @@ from virtual_time import VirtualTime, imaginary_server
 
 def register(site: Site, agent_id: str) -> None:
     """Announce another agent."""
-    [known] = site.store.fleet.agents().values()
-    entry = AgentEntry(**{**dict(known), "id": agent_id, "name": agent_id})
+    [agent_entry] = site.store.fleet.agents().values()
+    entry = AgentEntry(**{**dict(agent_entry), "id": agent_id, "name": agent_id})
     site.store.fleet.register(entry)
 
 
@@ -38,8 +38,8 @@ def test_health_needs_nothing(site: Site) -> None:
 @imaginary_server()
 def test_health_tells_the_time_by_redis(monkeypatch: pytest.MonkeyPatch, server: Any) -> None:
     redis, site = VirtualTime(monkeypatch), Site(make_lab(server), server)
-    told = datetime.fromisoformat(site.client.get("/api/v0/health").json["timestamp"])
-    assert told.timestamp() == pytest.approx(redis.now / 1000, abs=60)
+    timestamp = datetime.fromisoformat(site.client.get("/api/v0/health").json["timestamp"])
+    assert timestamp.timestamp() == pytest.approx(redis.now / 1000, abs=60)
     site.services.stop()
 
 
@@ -222,10 +222,10 @@ def test_a_misspelt_field_of_an_action_is_refused_since_it_could_mean_that_a_per
 
 
 def test_a_run_tells_the_situation_as_a_text_and_what_it_was_made_of_apart(site: Site) -> None:
-    made = site.post("/runs", {"title": "t", "description": "d"}).json["id"]
+    run_id = site.post("/runs", {"title": "t", "description": "d"}).json["id"]
     [listed] = site.get("/runs").json["runs"]
 
-    for result in (site.get(f"/runs/{made}").json["result"], listed["result"]):
+    for result in (site.get(f"/runs/{run_id}").json["result"], listed["result"]):
         assert result["situationAssessment"] == result["summary"]
         assert result["assessments"][0]["source"]
 
@@ -236,7 +236,7 @@ def test_the_history_lists_iterations_and_shows_one_whole(site: Site) -> None:
     listed = site.get("/loop/history").json["iterations"]
     whole = site.get("/loop/history/2").json
 
-    assert [one["iteration"] for one in listed] == [2, 1]
+    assert [iteration["iteration"] for iteration in listed] == [2, 1]
     assert whole["trace"]["chosen"] == "p:chooses"
     assert len(site.get("/loop/history?limit=1").json["iterations"]) == 1
     assert site.get("/loop/history/3").status_code == 404
@@ -349,11 +349,11 @@ def test_events_go_on_after_the_last_one_that_was_received(site: Site) -> None:
     site.lab.run()
     all_events = site.lab.store.events.after("0-0")
     first, *rest = all_events
-    found = lines(site, len(rest) + 1, **{"Last-Event-ID": first.id})
+    blocks = lines(site, len(rest) + 1, **{"Last-Event-ID": first.id})
 
-    assert found[0] == "retry: 2000"
-    assert [block.splitlines()[0] for block in found[1:]] == [f"id: {one.id}" for one in rest]
-    assert found[1].splitlines()[1] == f"event: {rest[0].kind}"
+    assert blocks[0] == "retry: 2000"
+    assert [block.splitlines()[0] for block in blocks[1:]] == [f"id: {event.id}" for event in rest]
+    assert blocks[1].splitlines()[1] == f"event: {rest[0].kind}"
 
 
 def past(site: Site, **headers: str) -> list[str]:
@@ -387,21 +387,21 @@ def test_an_entry_that_is_no_event_is_passed_over(site: Site) -> None:
     for _ in range(PAGE + 1):
         site.lab.client.xadd(stream, {"foo": "bar"})
     site.lab.run()
-    found = site.lab.store.events.after("0-0")
-    told = [event for _ in range(2) for _, event in follower.wait(0.01)]
+    events = site.lab.store.events.after("0-0")
+    followed = [event for _ in range(2) for _, event in follower.wait(0.01)]
 
-    assert "iteration.started" in [event.kind for event in found]
-    assert told == found
-    assert f"id: {found[0].id}\n" in lines(site, 2, **{"Last-Event-ID": "0-0"})[1] + "\n"
+    assert "iteration.started" in [event.kind for event in events]
+    assert followed == events
+    assert f"id: {events[0].id}\n" in lines(site, 2, **{"Last-Event-ID": "0-0"})[1] + "\n"
 
 
 def test_an_event_stream_resumed_after_pruning_reports_missed_events(site: Site) -> None:
     site.lab.run()
-    kept = site.lab.store.events.after("0-0")[-1]
+    last_event = site.lab.store.events.after("0-0")[-1]
     site.lab.client.xtrim(f"boyd:{{{site.lab.store.agent_id}}}:events", maxlen=1, approximate=False)
 
     assert lines(site, 2, **{"Last-Event-ID": "1-1"})[1].startswith("event: missed")
-    assert kept.id in lines(site, 3, **{"Last-Event-ID": "1-1"})[2]
+    assert last_event.id in lines(site, 3, **{"Last-Event-ID": "1-1"})[2]
 
 
 def test_an_event_stream_resumed_beyond_the_newest_event_reports_missed_events(site: Site) -> None:
@@ -461,11 +461,11 @@ def test_events_of_an_agent_that_appears_later_wake_those_who_wait(site: Site) -
     seen_before = changes.count
     register(site, "second")
     store = site.store.agent("second")
-    found = changes.until(
+    result = changes.until(
         lambda: True if changes.count > seen_before else store.loop_control.pause("x"), 15
     )
 
-    assert found is True
+    assert result is True
 
 
 def test_a_quiet_stream_gives_signs_of_life_until_its_key_is_revoked(
@@ -490,9 +490,9 @@ def test_an_agent_that_nobody_runs_is_retired_and_nothing_waits_for_it(desk: Sit
     for worker in desk.store.fleet.workers():
         desk.store.fleet.leave(worker.name)
     run = desk.post("/runs", {"title": "t", "description": "d"}).json["id"]
-    said = desk.post("/retire", {"reason": "replaced by another"}).json
+    response = desk.post("/retire", {"reason": "replaced by another"}).json
 
-    assert (said["approvals"], said["runs"]) == (1, 1)
+    assert (response["approvals"], response["runs"]) == (1, 1)
     assert desk.get("/agents").json["agents"] == []
     [listed] = desk.get("/agents?retired=true").json["agents"]
     assert listed["retiredAt"]

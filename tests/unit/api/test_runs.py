@@ -33,8 +33,8 @@ def idle(desk: Site) -> Site:
 
 def submitted(site: Site, number: int, **more: Any) -> str:
     """The id of a new run."""
-    found: str = site.post("/runs", {**BODY, "title": f"{number}", **more}).json["id"]
-    return found
+    run_id: str = site.post("/runs", {**BODY, "title": f"{number}", **more}).json["id"]
+    return run_id
 
 
 # Submit
@@ -206,14 +206,14 @@ def test_a_key_without_the_scope_submits_nothing(desk: Site) -> None:
 
 def test_runs_are_listed_newest_first_page_by_page(idle: Site) -> None:
     ids = [submitted(idle, number) for number in range(5)]
-    found, cursor = [], ""
+    run_ids, cursor = [], ""
     while cursor is not None:
         page = idle.get("/runs", query_string={"limit": 2, "cursor": cursor}).json
         assert page["total"] == len(page["runs"]) <= 2
-        found += [run["id"] for run in page["runs"]]
+        run_ids += [run["id"] for run in page["runs"]]
         cursor = page.get("nextCursor")
 
-    assert found == ids[::-1]
+    assert run_ids == ids[::-1]
 
 
 def test_a_page_goes_on_although_newer_runs_have_come(idle: Site) -> None:
@@ -226,7 +226,7 @@ def test_a_page_goes_on_although_newer_runs_have_come(idle: Site) -> None:
 
 
 def test_runs_are_filtered(idle: Site) -> None:
-    wanted = submitted(idle, 1, priority="high", source="pager")
+    run_id = submitted(idle, 1, priority="high", source="pager")
     submitted(idle, 2, priority="high")
     submitted(idle, 3, source="pager")
     cancelled = submitted(idle, 4)
@@ -235,7 +235,7 @@ def test_runs_are_filtered(idle: Site) -> None:
     def ids(query: str) -> list[str]:
         return [run["id"] for run in idle.get(f"/runs?{query}").json["runs"]]
 
-    assert ids("priority=high&source=pager") == [wanted]
+    assert ids("priority=high&source=pager") == [run_id]
     assert ids("status=cancelled") == [cancelled]
     assert len(ids("status=pending")) == 3
     assert ids("source=PAGER") == []
@@ -301,19 +301,19 @@ def test_an_ended_run_cannot_be_cancelled_and_keeps_the_approvals_of_others(desk
     assert desk.get(f"/approvals/{approval}").json["status"] == "pending", "it is another's"
 
 
-@pytest.mark.parametrize("ended", ["completed", "cancelled"])
-def test_a_finished_run_refuses(desk: Site, ended: str) -> None:
-    desk.dispatcher.held = ended == "cancelled"
+@pytest.mark.parametrize("status", ["completed", "cancelled"])
+def test_a_finished_run_refuses(desk: Site, status: str) -> None:
+    desk.dispatcher.held = status == "cancelled"
     id = submitted(desk, 1)
-    if ended == "cancelled":
+    if status == "cancelled":
         desk.post(f"/runs/{id}/cancel")
     answer = desk.post(f"/runs/{id}/cancel")
 
     assert answer.status_code == 409
     assert answer.json["type"] == "/problems/finished"
     assert answer.json["status"] == 409
-    assert answer.json["state"] == ended
-    assert desk.get(f"/runs/{id}").json["status"] == ended
+    assert answer.json["state"] == status
+    assert desk.get(f"/runs/{id}").json["status"] == status
 
 
 def test_cancelling_again_under_the_same_key_is_answered_as_before(idle: Site) -> None:
@@ -325,7 +325,7 @@ def test_cancelling_again_under_the_same_key_is_answered_as_before(idle: Site) -
 
 
 @pytest.mark.parametrize(
-    ("title", "kept"),
+    ("title", "stored_title"),
     [
         ("a\x00b", "a b"),
         ("invoice\u202egpj.exe", "invoice gpj.exe"),
@@ -334,11 +334,11 @@ def test_cancelling_again_under_the_same_key_is_answered_as_before(idle: Site) -
     ],
 )
 def test_a_title_holds_nothing_that_makes_it_look_like_another(
-    idle: Site, title: str, kept: str
+    idle: Site, title: str, stored_title: str
 ) -> None:
     id = idle.post("/runs", {**BODY, "title": title}).json["id"]
 
-    assert idle.get(f"/runs/{id}").json["title"] == kept
+    assert idle.get(f"/runs/{id}").json["title"] == stored_title
 
 
 def test_a_title_of_nothing_visible_is_refused(idle: Site) -> None:

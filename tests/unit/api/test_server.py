@@ -104,10 +104,10 @@ def test_a_body_that_is_a_little_too_large_leaves_the_connection_open(port: int)
 
 
 def test_pipelined_requests_are_answered_in_order(port: int) -> None:
-    one = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
+    request = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
     two = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
     with socket.create_connection(("127.0.0.1", port), 120) as connection:
-        connection.sendall(one * 3 + two)
+        connection.sendall(request * 3 + two)
         with connection.makefile("rb") as file:
             received = file.read()
 
@@ -230,11 +230,11 @@ def is_closed(connection: socket.socket) -> bool:
 
 
 def test_a_stopping_server_answers_the_request_in_flight() -> None:
-    app, begun, go_on = Flask("slow"), threading.Event(), threading.Event()
+    app, is_begun, go_on = Flask("slow"), threading.Event(), threading.Event()
 
     @app.get("/slow")
     def slow() -> str:
-        begun.set()
+        is_begun.set()
         go_on.wait(120)
         return "done"
 
@@ -244,15 +244,15 @@ def test_a_stopping_server_answers_the_request_in_flight() -> None:
     thread.start()
     request = b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n"
     with ThreadPoolExecutor(1) as pool:
-        said = pool.submit(answer, listening.getsockname()[1], request)
+        reply = pool.submit(answer, listening.getsockname()[1], request)
         try:
-            assert begun.wait(120)
+            assert is_begun.wait(120)
             served.stop()
             thread.join(1)
             assert thread.is_alive(), "it waits for the request"
         finally:
             go_on.set()
-        assert said.result(120)[::2] == (200, b"done")
+        assert reply.result(120)[::2] == (200, b"done")
     thread.join(120)
     assert not thread.is_alive()
 

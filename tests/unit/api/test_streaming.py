@@ -79,10 +79,10 @@ class Site:
 def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     for name in ("HEARTBEAT", "LOOK", "SOON", "_VALID"):
         monkeypatch.setattr(f"boyd_api.http.event_streams.{name}", 0.01)
-    made = Site()
-    yield made
-    made.stopping.set()
-    made.streams.wake()
+    new_site = Site()
+    yield new_site
+    new_site.stopping.set()
+    new_site.streams.wake()
 
 
 def test_a_feed_that_fails_ends_its_streams_and_no_others(

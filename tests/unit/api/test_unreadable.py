@@ -42,7 +42,7 @@ def ids(site: Site, path: str, name: str) -> list[str]:
     """The ids in a list of the API, which has to be served."""
     answer = site.get(path)
     assert answer.status_code == 200, answer.json
-    return [str(one["iteration" if name == "iterations" else "id"]) for one in answer.json[name]]
+    return [str(item["iteration" if name == "iterations" else "id"]) for item in answer.json[name]]
 
 
 LISTS = [

@@ -43,39 +43,39 @@ def test_a_value_already_present_is_returned_at_once() -> None:
 @pytest.mark.usefixtures("woken_only")
 def test_an_event_wakes_a_waiting_request() -> None:
     changes, stopping = make_changes()
-    asked: list[float] = []
+    times: list[float] = []
 
     def check() -> str | None:
-        asked.append(time.monotonic())
-        if len(asked) == 1:
+        times.append(time.monotonic())
+        if len(times) == 1:
             threading.Timer(0.01, changes.wake).start()
-        return "found" if len(asked) > 1 else None
+        return "found" if len(times) > 1 else None
 
     assert changes.until(check, 100) == "found"
-    assert asked[1] - asked[0] < 50
+    assert times[1] - times[0] < 50
     stopping.set()
 
 
 @pytest.mark.usefixtures("woken_only")
 def test_an_event_between_looking_and_waiting_is_not_lost() -> None:
     changes, stopping = make_changes()
-    asked: list[float] = []
+    times: list[float] = []
 
     def check() -> str | None:
-        asked.append(time.monotonic())
+        times.append(time.monotonic())
         changes.wake()
-        return "found" if len(asked) > 3 else None
+        return "found" if len(times) > 3 else None
 
     assert changes.until(check, 100) == "found"
-    assert asked[-1] - asked[0] < 50
+    assert times[-1] - times[0] < 50
     stopping.set()
 
 
 def test_without_events_it_looks_by_itself() -> None:
     changes, stopping = make_changes()
-    asked = iter([None, None, "found"])
+    answers = iter([None, None, "found"])
 
-    assert changes.until(lambda: next(asked), 100) == "found"
+    assert changes.until(lambda: next(answers), 100) == "found"
     stopping.set()
 
 
@@ -126,8 +126,8 @@ def test_a_place_is_given_back_whatever_happens() -> None:
 
     with pytest.raises(RuntimeError):
         changes.until(fail, 1)
-    asked = iter([None, "found"])
-    assert changes.until(lambda: next(asked), 100) == "found"
+    answers = iter([None, "found"])
+    assert changes.until(lambda: next(answers), 100) == "found"
     stopping.set()
 
 
@@ -136,25 +136,25 @@ def test_a_follower_of_one_log_is_woken_by_that_log_only(site: Site) -> None:
     with changes.following(("test", "1")) as first, changes.following(("test", "2")) as second:
         wait_until(lambda: first.count and second.count)
         before = second.count
-        seen, events = first.count, changes.count
+        count, events = first.count, changes.count
         client.xadd("boyd:{test}:log:1", {"entry": "x"})
-        first.wait(seen, 120)
+        first.wait(count, 120)
 
-        assert (first.count, second.count, changes.count) == (seen + 1, before, events)
+        assert (first.count, second.count, changes.count) == (count + 1, before, events)
 
 
 def test_those_who_listen_to_the_same_share_it_until_the_last_one_leaves(site: Site) -> None:
     changes = site.services.changes
-    with changes.following(("test", "1")) as one:
+    with changes.following(("test", "1")) as log:
         with changes.following(("test", "1")) as other:
-            assert other is one
-        wait_until(lambda: one.count)
-        seen = one.count
+            assert other is log
+        wait_until(lambda: log.count)
+        count = log.count
         site.lab.client.xadd("boyd:{test}:log:1", {"entry": "x"})
-        one.wait(seen, 120)
-        assert one.count > seen
+        log.wait(count, 120)
+        assert log.count > count
     with changes.following(("test", "1")) as later:
-        assert later is not one
+        assert later is not log
 
 
 def test_a_process_that_stops_wakes_those_who_listen(site: Site) -> None:
@@ -174,11 +174,11 @@ class Recording:
         self.go_on = threading.Event()
         self.done = threading.Semaphore(0)
 
-    def _keep(self, *what: Any) -> None:
+    def _keep(self, *message: Any) -> None:
         assert self.go_on.wait(60)
-        self.sent.append(what)
+        self.sent.append(message)
         self.done.release()
-        if what[0] == "bad":
+        if message[0] == "bad":
             raise RuntimeError("boom")
 
     send = fan_out = job = _keep
@@ -197,7 +197,7 @@ def test_a_message_is_sent_by_another_thread_whatever_the_broker_does() -> None:
         assert slow.done.acquire(timeout=60)
 
     assert took < 50
-    assert [what[0] for what in slow.sent] == ["bad", "a", "a"]
+    assert [message[0] for message in slow.sent] == ["bad", "a", "a"]
 
 
 def test_messages_that_a_dead_broker_cannot_take_are_dropped() -> None:
