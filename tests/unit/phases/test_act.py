@@ -376,22 +376,22 @@ def test_a_worker_that_lost_its_phase_cannot_claim() -> None:
 def test_while_the_first_worker_still_executes_its_phase_is_put_back() -> None:
     """No attempt is lost, and the result is that of the one that executes."""
     lab: Lab
-    seen: list[Any] = []
+    states: list[Any] = []
 
     def execute() -> str:
         # The sweeper has taken the phase for lost and sent it again while this still runs.
         lab.client.hset("boyd:{test}:iteration", "epoch", 2)
         lab.client.hdel("boyd:{test}:iteration", "entered")
-        seen.append(lab.steps.run("act", 1, 2))
-        seen.append(lab.store.iterations.current())
+        states.append(lab.steps.run("act", 1, 2))
+        states.append(lab.store.iterations.current())
         return "done"
 
     lab = lab_for(Action(name="do", execute=execute))
     lab.launcher.trigger("test")
     lab.deliver()
-    record = seen[1]
+    record = states[1]
 
-    assert seen[0] is False
+    assert states[0] is False
     assert "entered" not in record.fields
     assert record.fields["attempts"] == "0"
     assert lab.steps.run("act", 1, 2), "now the outcome is known"

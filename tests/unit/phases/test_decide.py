@@ -80,15 +80,15 @@ def test_without_an_applicable_strategy_nothing_is_done() -> None:
 
 
 def test_a_strategy_that_raises_makes_a_no_op_that_says_why() -> None:
-    asked: list[int] = []
-    plugins = [plugin(Strategy(name="bad", decide=broken), on_decide=lambda: asked.append(1))]
+    decisions: list[int] = []
+    plugins = [plugin(Strategy(name="bad", decide=broken), on_decide=lambda: decisions.append(1))]
     result = Lab(Agent("test", plugins=plugins)).run()
 
     assert result.decision is not None
     assert result.decision.action == "no-op"
     assert "RuntimeError: boom" in result.decision.rationale
     assert result.success
-    assert asked == [], "on_decide must not run"
+    assert decisions == [], "on_decide must not run"
 
 
 def test_a_veto_makes_a_no_op_whatever_later_hooks_say() -> None:
@@ -150,17 +150,17 @@ def test_a_guard_that_raises_blocks_the_action(name: str) -> None:
 
     assert recorder.calls == []
     assert result.success
-    said = f"guard guard.{name} failed: RuntimeError: boom"
+    reason = f"guard guard.{name} failed: RuntimeError: boom"
     if name == "on_before_act":
-        assert [said] == [r.error for r in result.action_results]
+        assert [reason] == [r.error for r in result.action_results]
     else:
         assert result.trace is not None
         assert result.trace.vetoed is not None
-        assert said == result.trace.vetoed.reason
+        assert reason == result.trace.vetoed.reason
 
 
 @pytest.mark.parametrize(
-    ("decision", "said"),
+    ("decision", "error"),
     [
         ({"action": "p:do", "rationale": "x", "confidence": float("nan")}, "finite number"),
         ({"action": "p:do", "rationale": "x", "confidence": 1.5}, "less than or equal to 1"),
@@ -173,14 +173,14 @@ def test_a_guard_that_raises_blocks_the_action(name: str) -> None:
     ],
 )
 def test_an_invalid_decision_is_not_executed_and_the_result_says_why(
-    decision: Any, said: str
+    decision: Any, error: str
 ) -> None:
     recorder = Recorder()
     result = Lab(agent(chooses(decision), recorder.action())).run()
 
     assert recorder.calls == []
     assert len(result.action_results) == 1
-    assert said.lower() in (result.action_results[0].error or "").lower()
+    assert error.lower() in (result.action_results[0].error or "").lower()
     assert result.success
 
 

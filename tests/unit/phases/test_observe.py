@@ -75,8 +75,8 @@ def test_an_interval_is_honoured_only_in_continuous_mode(mode: Any, runs: int) -
 )
 def test_an_interval_forgives_the_jitter_of_ticks(since: float, due: bool) -> None:
     """Ticks every 10 s may come a little early; a tenth of that is forgiven."""
-    made = agent(sees("o", interval=60), mode="continuous", loop_interval=10)
-    ctx = PhaseContext(made, "start", Lab(made).engine.context)
+    continuous = agent(sees("o", interval=60), mode="continuous", loop_interval=10)
+    ctx = PhaseContext(continuous, "start", Lab(continuous).engine.context)
     last = {"p:o": NOW.timestamp() - since}
 
     assert due == bool(observe.due(ctx, last, {}, NOW))
@@ -101,7 +101,10 @@ class Ticks:
         names = [o.name for o in observe.due(ctx, self.last, {}, now, tick)]
         ran = NOW.timestamp() + seconds + late
         self.last |= dict.fromkeys((f"p:{name}" for name in names), ran)
-        self.not_due = {one.id: round((one.due_at - now).total_seconds(), 3) for one in ctx.not_due}
+        self.not_due = {
+            observer_state.id: round((observer_state.due_at - now).total_seconds(), 3)
+            for observer_state in ctx.not_due
+        }
         return names
 
 
@@ -153,18 +156,18 @@ def test_an_iteration_between_ticks_counts_seconds_and_takes_no_tick_away() -> N
 
 
 def test_an_iteration_tells_which_observers_were_not_due() -> None:
-    told: list[Any] = []
+    not_due_sets: list[Any] = []
 
     def orient(observations: list[Observation], ctx: Context) -> Any:
-        told.append(set(ctx.not_due))
+        not_due_sets.append(set(ctx.not_due))
         return {"source": "p:mind", "findings": [], "confidence": 1.0}
 
     def decide(ctx: Context) -> Decision:
-        told.append(set(ctx.not_due))
+        not_due_sets.append(set(ctx.not_due))
         return choice()
 
     def execute(ctx: Context) -> None:
-        told.append(set(ctx.not_due))
+        not_due_sets.append(set(ctx.not_due))
 
     slow, quick = sees("slow", seen(), interval=3600), sees("quick", seen())
     mind = Orienter(name="mind", orient=orient)
@@ -172,7 +175,7 @@ def test_an_iteration_tells_which_observers_were_not_due() -> None:
     lab = Lab(agent(slow, quick, *parts, mode="continuous", loop_interval=60))
     first, second = lab.run(), lab.run()
 
-    assert (first.not_due, told) == ([], [set()] * 3 + [{"p:slow"}] * 3)
+    assert (first.not_due, not_due_sets) == ([], [set()] * 3 + [{"p:slow"}] * 3)
     [left_out] = second.not_due
     assert left_out.id == "p:slow"
     assert 3000 < (left_out.due_at - second.started_at).total_seconds() <= 3600
@@ -186,7 +189,7 @@ def test_the_last_run_is_recorded_also_when_the_observer_raised() -> None:
 
 
 @pytest.mark.parametrize(
-    ("returned", "said"),
+    ("returned", "error"),
     [
         (None, "must return a list of Observation, not NoneType"),
         ("text", "must return a list of Observation, not str"),
@@ -201,14 +204,14 @@ def test_the_last_run_is_recorded_also_when_the_observer_raised() -> None:
     ],
 )
 def test_an_observer_that_returns_rubbish_is_left_out_and_the_error_says_why(
-    returned: Any, said: str
+    returned: Any, error: str
 ) -> None:
     wrong = Observer(name="wrong", observe=lambda: returned)
     result = Lab(agent(wrong, sees("good", seen("good")))).run()
 
     assert [o.source for o in result.observations] == ["good"]
     assert result.observer_errors[0].id == "p:wrong"
-    assert said in result.observer_errors[0].error
+    assert error in result.observer_errors[0].error
     assert result.success
 
 
@@ -442,8 +445,8 @@ def test_an_observer_that_fails_repeatedly_backs_off() -> None:
 @pytest.mark.parametrize(("ahead", "due"), [(299, False), (301, True), (3600, True), (-1, True)])
 def test_no_pause_from_before_the_clock_stepped_back_lasts(ahead: float, due: bool) -> None:
     """A pause lasts five minutes at most."""
-    made = agent(sees("o"), mode="continuous", loop_interval=10)
-    ctx = PhaseContext(made, "start", Lab(made).engine.context)
+    continuous = agent(sees("o"), mode="continuous", loop_interval=10)
+    ctx = PhaseContext(continuous, "start", Lab(continuous).engine.context)
     health = ObserverHealth(failures=9, backoff_until=NOW + timedelta(seconds=ahead))
 
     assert due == bool(observe.due(ctx, {}, {"p:o": health}, NOW))
@@ -511,15 +514,15 @@ def test_threads_of_bounded_calls_are_used_again_without_what_calls_have_set() -
 
     def work() -> str:
         threads.add(threading.current_thread())
-        found = setting.get()
+        value = setting.get()
         setting.set("set")
-        return found
+        return value
 
     call = time_limit.TimedCall(work, 5)
-    found = {time_limit.call_all([call])[0].value for _ in range(50)}
+    values = {time_limit.call_all([call])[0].value for _ in range(50)}
 
     assert len(threads) < 50
-    assert found == {"none"}
+    assert values == {"none"}
 
 
 def test_a_thread_that_was_given_up_ends_with_its_call() -> None:

@@ -17,8 +17,8 @@ from kit import agent, assessed, choice, chooses, plugin, reads, seen, sees
 def situation(result: Any) -> Situation:
     """The situation of an iteration."""
     assert result.situation is not None
-    found: Situation = result.situation
-    return found
+    oriented: Situation = result.situation
+    return oriented
 
 
 def test_every_orienter_sees_every_observation() -> None:
@@ -44,10 +44,10 @@ def test_text_that_utf8_cannot_hold_costs_only_its_orienter() -> None:
 
 
 def test_changes_in_place_by_a_component_reach_nobody_else() -> None:
-    told: list[Any] = []
+    values: list[Any] = []
 
     def spoil(observations: list[Observation]) -> SituationAssessment:
-        told.append(observations[0].data)
+        values.append(observations[0].data)
         observations[0].data["n"] = 99
         things: Any = observations[0].data["list"]
         things.append("x")
@@ -55,15 +55,15 @@ def test_changes_in_place_by_a_component_reach_nobody_else() -> None:
         return SituationAssessment(source="x", findings=["hot"], confidence=1)
 
     def on_observe(observations: list[Observation]) -> None:
-        told.append(observations[0].data["n"])
+        values.append(observations[0].data["n"])
         observations[0].data["n"] = 98
 
     def on_orient(situation: Situation, observations: list[Observation]) -> None:
-        told.append(observations[0].data["n"])
+        values.append(observations[0].data["n"])
         situation.assessments[0].findings.append("from a hook")
 
     def when(situation: Situation) -> bool:
-        told.append(situation.assessments[0].findings)
+        values.append(situation.assessments[0].findings)
         situation.assessments[0].findings.append("from a strategy")
         return False
 
@@ -74,7 +74,7 @@ def test_changes_in_place_by_a_component_reach_nobody_else() -> None:
     result = Lab(Agent("test", plugins=[own])).run()
 
     data = {"n": 99, "list": ["x"]}
-    assert told == [1, data, data, 1, *[["hot", "from a strategy"]] * 2]
+    assert values == [1, data, data, 1, *[["hot", "from a strategy"]] * 2]
     assert result.observations[0].data == {"n": 1, "list": []}
     assert situation(result).assessments[0].findings == ["hot"]
     assert result.situation_changes == []
@@ -129,20 +129,20 @@ def test_an_assessment_without_findings_is_not_in_the_summary() -> None:
 
 def test_findings_are_joined_and_confidence_is_the_mean() -> None:
     orienters = [reads("a", "one", "two", confidence=1.0), reads("b", "three", confidence=0.5)]
-    found = situation(Lab(agent(*orienters)).run())
+    result = situation(Lab(agent(*orienters)).run())
 
-    assert found.summary == "one; two | three"
-    assert found.confidence == 0.75
-    assert found.priority == "low"
+    assert result.summary == "one; two | three"
+    assert result.confidence == 0.75
+    assert result.priority == "low"
 
 
 def test_anomalies_and_correlations_are_those_that_orienters_report() -> None:
     anomaly = Anomaly(type="spike", description="high", severity="high")
     correlation = Correlation(observations=["a", "b"], description="together", confidence=0.5)
     orienters = [reads("a", anomalies=[anomaly]), reads("b", correlations=[correlation])]
-    found = situation(Lab(agent(*orienters)).run())
+    result = situation(Lab(agent(*orienters)).run())
 
-    assert ([anomaly], [correlation]) == (found.anomalies, found.correlations)
+    assert ([anomaly], [correlation]) == (result.anomalies, result.correlations)
 
 
 def test_an_assessment_without_a_confidence_does_not_lower_that_of_the_others() -> None:
@@ -154,13 +154,13 @@ def test_an_assessment_without_a_confidence_does_not_lower_that_of_the_others() 
 
 
 def test_without_orienters_nothing_is_significant() -> None:
-    found = situation(Lab(agent(sees("o", seen()))).run())
+    result = situation(Lab(agent(sees("o", seen()))).run())
 
-    assert (found.summary, found.confidence) == ("No significant observations", 0.0)
+    assert (result.summary, result.confidence) == ("No significant observations", 0.0)
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "error"),
     [
         (RuntimeError("boom"), "RuntimeError: boom"),
         (None, "returned no assessment"),
@@ -169,7 +169,7 @@ def test_without_orienters_nothing_is_significant() -> None:
         ("text", "invalid assessment"),
     ],
 )
-def test_an_orienter_that_fails_is_recorded_and_left_out(answer: Any, said: str) -> None:
+def test_an_orienter_that_fails_is_recorded_and_left_out(answer: Any, error: str) -> None:
     def orient() -> Any:
         if isinstance(answer, Exception):
             raise answer
@@ -179,7 +179,7 @@ def test_an_orienter_that_fails_is_recorded_and_left_out(answer: Any, said: str)
 
     assert situation(result).summary == "fine"
     assert result.problems[0].id == "p:bad"
-    assert said in result.problems[0].error
+    assert error in result.problems[0].error
     assert result.success
 
 
@@ -194,9 +194,9 @@ def test_hooks_lay_named_fields_over_what_earlier_hooks_made() -> None:
         return {"summary": "second"}
 
     plugins = [plugin(id="a", on_orient=first), plugin(id="b", on_orient=second)]
-    found = situation(Lab(Agent("test", plugins=[*plugins, plugin(reads("o", "x"))])).run())
+    result = situation(Lab(Agent("test", plugins=[*plugins, plugin(reads("o", "x"))])).run())
 
-    assert (found.priority, found.summary, found.confidence) == ("high", "second", 0.5)
+    assert (result.priority, result.summary, result.confidence) == ("high", "second", 0.5)
     assert seen_by_second[0].summary == "first"
 
 

@@ -34,7 +34,7 @@ def test_an_iteration_is_abandoned_in_any_phase_and_what_comes_late_is_refused(p
     recorder = Recorder()
     lab = lab_in(phase, recorder)
     late = list(lab.dispatcher.hints)
-    found = abandoner(lab).abandon("no use", ANN)
+    abandonment = abandoner(lab).abandon("no use", ANN)
     calls = len(recorder.calls)
     for hint in late:
         lab.steps.run(*hint)
@@ -44,7 +44,7 @@ def test_an_iteration_is_abandoned_in_any_phase_and_what_comes_late_is_refused(p
     [run] = lab.store.runs.page(5).runs
     [noted] = [e for e in lab.client.xrange("boyd:{test}:audit:open") if "aband" in e[1]["kind"]]
 
-    assert (found.outcome, found.iteration) == ("abandoned", 1)
+    assert (abandonment.outcome, abandonment.iteration) == ("abandoned", 1)
     assert (result.success, result.error) == (False, "no use")
     assert lab.store.loop_control.status().phase == "idle"
     assert noted[1]["note"] == "no use"

@@ -119,6 +119,6 @@ def test_purging_tells_what_expired() -> None:
     here.client.zadd("boyd:{test}:approvals:pending", {item.id: 1})
     expired = purge_expired_approvals(here.store)
 
-    assert [(one.id, one.status) for one in expired] == [(item.id, "expired")]
+    assert [(purged.id, purged.status) for purged in expired] == [(item.id, "expired")]
     assert purge_expired_approvals(here.store) == []
     assert get_approval_queue(here.store).pending == []

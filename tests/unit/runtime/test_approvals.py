@@ -97,7 +97,7 @@ def test_a_failing_action_leaves_the_item_approved_with_the_failed_result() -> N
 
 
 def test_hooks_and_params_apply_to_an_approved_action_as_to_any_other() -> None:
-    seen: list[str] = []
+    actions: list[str] = []
 
     def veto() -> None:
         raise Veto("not now")
@@ -107,7 +107,7 @@ def test_hooks_and_params_apply_to_an_approved_action_as_to_any_other() -> None:
         chooses(choice()),
         recorder.action(autonomy=GATED),
         on_before_act=veto,
-        on_after_act=lambda result: seen.append(result.action),
+        on_after_act=lambda result: actions.append(result.action),
     )
     lab = Lab(Agent("test", plugins=[own]))
     lab.run()
@@ -118,7 +118,7 @@ def test_hooks_and_params_apply_to_an_approved_action_as_to_any_other() -> None:
 
     assert result is not None
     assert result.error == "Vetoed by p: not now"
-    assert (recorder.calls, seen) == ([], ["p:do"])
+    assert (recorder.calls, actions) == ([], ["p:do"])
 
 
 @pytest.mark.parametrize("verdict", ["denied", "withdrawn"])
@@ -140,7 +140,7 @@ def test_only_the_first_to_resolve_an_item_does() -> None:
     lab = gated(recorder)
     item = pending_item(lab)
     resolver = lab.resolver
-    found = [
+    resolutions = [
         resolver.answer(item.id, "denied", person("ann")),
         resolver.answer(item.id, "approved", person("bob")),
         resolver.answer(item.id, "withdrawn", person("eve")),
@@ -149,7 +149,7 @@ def test_only_the_first_to_resolve_an_item_does() -> None:
     lab.deliver()
 
     outcomes = ["denied", "not-pending", "not-pending", "not-pending"]
-    assert [resolution.outcome for resolution in found] == outcomes
+    assert [resolution.outcome for resolution in resolutions] == outcomes
     assert (now(lab, item).status, now(lab, item).acted_by) == ("denied", "ann")
     assert recorder.calls == []
 
@@ -382,12 +382,12 @@ def test_a_worker_that_lost_the_execution_cannot_claim_it() -> None:
 def test_while_it_still_runs_elsewhere_an_execution_is_put_back() -> None:
     lab: Lab
     item: ApprovalItem
-    seen: list[Any] = []
+    executions: list[Any] = []
 
     def execute() -> str:
         lab.client.hset(key(item), mapping={"executionAttempt": 2, "executionState": "queued"})
         lab.jobs.execute(name(item), 2)
-        seen.append(now(lab, item).execution)
+        executions.append(now(lab, item).execution)
         assert lab.client.zscore("boyd:{test}:due", name(item)) > 0
         return "done"
 
@@ -397,7 +397,7 @@ def test_while_it_still_runs_elsewhere_an_execution_is_put_back() -> None:
     lab.resolver.answer(item.id, "approved", person("ann"))
     lab.deliver()
 
-    assert [execution.state for execution in seen] == ["queued"]
+    assert [execution.state for execution in executions] == ["queued"]
     lab.client.hset(key(item), "executionNotBefore", 1)
     lab.jobs.execute(name(item), 3)
     done = now(lab, item)
@@ -415,10 +415,10 @@ def test_the_runs_that_waited_end_with_the_execution() -> None:
     item = pending_item(lab)
     lab.resolver.answer(item.id, "approved", person("ann"))
     lab.deliver()
-    ended = [lab.store.runs.get(run_id) for run_id in runs]
+    runs_after = [lab.store.runs.get(run_id) for run_id in runs]
 
     assert runs == now(lab, item).run_ids
-    for run in ended:
+    for run in runs_after:
         assert run is not None
         assert run.result is not None
         assert run.status == "completed"

@@ -59,9 +59,9 @@ class Bench:
 
     def call(self, id: str) -> Call:
         """The call as it is now."""
-        found = self.lab.store.calls.get(id)
-        assert found is not None
-        return found
+        record = self.lab.store.calls.get(id)
+        assert record is not None
+        return record
 
     def state(self, id: str) -> str:
         """The state of a call."""

@@ -51,22 +51,22 @@ def call(lab: Lab, kind: CallKind = "execute", **fields: Any) -> Call:
 
 def answer(lab: Lab, call_id: str) -> Call:
     """The call as it is now."""
-    found = lab.store.calls.get(call_id)
-    assert found is not None
-    return found
+    record = lab.store.calls.get(call_id)
+    assert record is not None
+    return record
 
 
-def error(found: Call) -> str:
+def error(record: Call) -> str:
     """The error of a call."""
-    assert found.result is not None
-    assert not found.result.success
-    return found.result.error or ""
+    assert record.result is not None
+    assert not record.result.success
+    return record.result.error or ""
 
 
-def state(found: Call) -> str:
+def state(record: Call) -> str:
     """The state of a call's execution."""
-    assert found.execution is not None
-    return found.execution.state
+    assert record.execution is not None
+    return record.execution.state
 
 
 def pending(lab: Lab) -> list[ApprovalItem]:
@@ -77,19 +77,23 @@ def pending(lab: Lab) -> list[ApprovalItem]:
 def test_an_action_that_is_called_for_is_executed_and_the_call_has_the_result() -> None:
     recorder = Recorder("freed 3 GB")
     lab = lab_of(recorder.action())
-    found = call(lab, params={"size": 1}, rationale="disk full")
+    answered = call(lab, params={"size": 1}, rationale="disk full")
 
-    assert found.result is not None
-    assert (found.result.success, found.result.output) == (True, "freed 3 GB")
-    assert (state(found), found.action, found.rationale) == ("succeeded", "p:do", "disk full")
-    assert found.actor == ANN
+    assert answered.result is not None
+    assert (answered.result.success, answered.result.output) == (True, "freed 3 GB")
+    assert (state(answered), answered.action, answered.rationale) == (
+        "succeeded",
+        "p:do",
+        "disk full",
+    )
+    assert answered.actor == ANN
     assert recorder.calls == [{"size": 1}]
 
 
 def test_a_call_is_in_the_ledger_with_who_asked_for_it() -> None:
     lab = lab_of(Recorder().action())
-    found = call(lab, params={"size": 1})
-    entry = lab.store.executions.get(f"call:{found.id}")
+    answered = call(lab, params={"size": 1})
+    entry = lab.store.executions.get(f"call:{answered.id}")
 
     assert entry is not None
     assert (entry.state, entry.action, entry.by, entry.params) == (
@@ -106,31 +110,33 @@ def test_a_hook_of_decide_may_veto_a_call() -> None:
     def veto() -> None:
         raise Veto("not on fridays")
 
-    found = call(lab_of(recorder.action(), on_decide=veto))
+    answered = call(lab_of(recorder.action(), on_decide=veto))
 
-    assert error(found) == "Vetoed by p: not on fridays"
-    assert (state(found), recorder.calls) == ("failed", [])
+    assert error(answered) == "Vetoed by p: not on fridays"
+    assert (state(answered), recorder.calls) == ("failed", [])
 
 
 def test_a_hook_of_decide_sees_what_is_asked_for_and_may_change_it() -> None:
-    seen: list[Any] = []
+    decisions: list[Any] = []
 
     def on_decide(decision: Any, situation: Any, action: Any) -> dict[str, Any]:
-        seen.append((decision.action, decision.params, decision.risk, situation.summary, action.id))
+        decisions.append(
+            (decision.action, decision.params, decision.risk, situation.summary, action.id)
+        )
         return {"params": {"size": 2}}
 
     recorder = Recorder()
     call(lab_of(recorder.action(risk="high"), on_decide=on_decide), params={"size": 1})
 
-    assert seen == [("p:do", {"size": 1}, "high", "No situation yet", "p:do")]
+    assert decisions == [("p:do", {"size": 1}, "high", "No situation yet", "p:do")]
     assert recorder.calls == [{"size": 2}]
 
 
 def test_a_hook_that_makes_the_decision_invalid_stops_the_call() -> None:
     recorder = Recorder()
-    found = call(lab_of(recorder.action(), on_decide=lambda: {"confidence": 7}))
+    answered = call(lab_of(recorder.action(), on_decide=lambda: {"confidence": 7}))
 
-    assert "confidence" in error(found)
+    assert "confidence" in error(answered)
     assert recorder.calls == []
 
 
@@ -144,9 +150,9 @@ def test_a_guard_that_fails_stops_the_call(name: str) -> None:
 
     kind = type("Guarding", (Guard,), {name: hook(fail_closed=True)(_named(check, name))})
     recorder = Recorder()
-    found = call(lab_of(recorder.action(), others=(kind(),)))
+    answered = call(lab_of(recorder.action(), others=(kind(),)))
 
-    assert "OSError: no route" in error(found)
+    assert "OSError: no route" in error(answered)
     assert recorder.calls == []
 
 
@@ -158,12 +164,12 @@ def _named(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 def test_a_policy_plugin_may_require_an_approval() -> None:
     recorder = Recorder()
     lab = lab_of(recorder.action(risk="critical"), others=(ApprovalRules(),))
-    found = call(lab)
+    answered = call(lab)
     [item] = pending(lab)
 
-    assert error(found) == "Approval required"
-    assert found.result is not None
-    assert found.result.waits_for == item.id
+    assert error(answered) == "Approval required"
+    assert answered.result is not None
+    assert answered.result.waits_for == item.id
     assert (item.requested_by, item.reason) == (["ann"], "approval-policy asked for an approval")
     assert recorder.calls == []
 
@@ -171,10 +177,10 @@ def test_a_policy_plugin_may_require_an_approval() -> None:
 def test_a_call_for_a_gated_action_waits_for_somebody_else() -> None:
     recorder = Recorder()
     lab = lab_of(recorder.action(autonomy=GATED))
-    found = call(lab, rationale="disk full")
+    answered = call(lab, rationale="disk full")
     [item] = pending(lab)
 
-    assert error(found) == "Approval required"
+    assert error(answered) == "Approval required"
     assert (item.requested_by, item.decision.rationale, item.loop_iteration) == (
         ["ann"],
         "disk full",
@@ -207,11 +213,11 @@ def test_on_before_act_may_veto_a_call_and_on_after_act_gets_the_result() -> Non
     lab = lab_of(
         recorder.action(), on_before_act=before, on_after_act=lambda result: after.append(result)
     )
-    found = call(lab, params={"size": 1})
+    answered = call(lab, params={"size": 1})
     stops["now"] = False
     call(lab)
 
-    assert error(found) == "Vetoed by p: p:do {'size': 1}"
+    assert error(answered) == "Vetoed by p: p:do {'size': 1}"
     assert (len(recorder.calls), [result.success for result in after]) == (1, [False, True])
     assert after[0].error == "Vetoed by p: p:do {'size': 1}"
 
@@ -251,10 +257,10 @@ def test_a_freeze_and_a_budget_hold_for_calls_too() -> None:
 def test_a_dry_run_does_nothing_and_leaves_no_trace_in_the_ledger() -> None:
     recorder = Recorder()
     lab = lab_of(recorder.action(dry_run=lambda params: f"would do {params['size']}"))
-    found = call(lab, "dry-run", params={"size": 2})
+    answered = call(lab, "dry-run", params={"size": 2})
 
-    assert found.result is not None
-    assert (found.result.success, found.result.output) == (True, "would do 2")
+    assert answered.result is not None
+    assert (answered.result.success, answered.result.output) == (True, "would do 2")
     assert recorder.calls == []
     assert list(lab.client.scan_iter("boyd:{test}:execution:*")) == []
 
@@ -289,46 +295,46 @@ class Undoing:
 
 
 def test_an_action_of_the_loop_can_be_rolled_back_once() -> None:
-    made = Undoing()
-    made.lab.run()
-    made.back("loop:1")
+    undoing = Undoing()
+    undoing.lab.run()
+    undoing.back("loop:1")
     for _ in range(2):
         with pytest.raises(RollbackRefused, match="has been rolled back already"):
-            made.back("loop:1")
+            undoing.back("loop:1")
 
-    assert made.undone == [({"size": 1}, "freed 3 GB")]
+    assert undoing.undone == [({"size": 1}, "freed 3 GB")]
 
 
 def test_an_action_of_a_call_can_be_rolled_back_once() -> None:
-    made = Undoing()
-    done = call(made.lab, params={"size": 2})
-    made.back(f"call:{done.id}")
+    undoing = Undoing()
+    done = call(undoing.lab, params={"size": 2})
+    undoing.back(f"call:{done.id}")
     with pytest.raises(RollbackRefused):
-        made.back(f"call:{done.id}")
+        undoing.back(f"call:{done.id}")
 
-    assert made.undone == [({"size": 2}, "freed 3 GB")]
+    assert undoing.undone == [({"size": 2}, "freed 3 GB")]
 
 
 def test_a_roll_back_cannot_be_rolled_back() -> None:
     """Or rolling back the roll-back would run the same rollback a second time."""
-    made = Undoing()
-    made.lab.run()
-    made.back("loop:1")
+    undoing = Undoing()
+    undoing.lab.run()
+    undoing.back("loop:1")
 
     with pytest.raises(RollbackRefused, match="a rollback cannot be rolled back"):
-        made.back("rollback:loop:1")
-    assert len(made.undone) == 1
+        undoing.back("rollback:loop:1")
+    assert len(undoing.undone) == 1
 
 
 def test_while_a_roll_back_is_queued_another_one_is_refused() -> None:
-    made = Undoing()
-    made.lab.run()
-    first = job(made.lab, "rollback", undoes="loop:1")
+    undoing = Undoing()
+    undoing.lab.run()
+    first = job(undoing.lab, "rollback", undoes="loop:1")
 
     with pytest.raises(RollbackRefused, match=f"is being rolled back already, by call:{first[:8]}"):
-        job(made.lab, "rollback", undoes="loop:1")
-    made.lab.deliver()
-    assert len(made.undone) == 1
+        job(undoing.lab, "rollback", undoes="loop:1")
+    undoing.lab.deliver()
+    assert len(undoing.undone) == 1
 
 
 def test_a_roll_back_that_failed_is_not_repeated() -> None:
@@ -341,15 +347,15 @@ def test_a_roll_back_that_failed_is_not_repeated() -> None:
 
 
 def test_an_unknown_or_failed_execution_cannot_be_rolled_back() -> None:
-    made = Undoing()
-    made.recorder._error = OSError("no route")
-    made.lab.run()
+    undoing = Undoing()
+    undoing.recorder._error = OSError("no route")
+    undoing.lab.run()
 
     with pytest.raises(RollbackRefused, match="loop:9 was never executed"):
-        made.back("loop:9")
+        undoing.back("loop:9")
     with pytest.raises(RollbackRefused, match="is failed; only a successful execution"):
-        made.back("loop:1")
-    assert made.undone == []
+        undoing.back("loop:1")
+    assert undoing.undone == []
 
 
 def test_an_action_without_a_rollback_says_so() -> None:
@@ -373,24 +379,24 @@ def test_a_hook_cannot_turn_a_roll_back_on_another_action() -> None:
 
 
 def test_a_gated_roll_back_goes_through_an_approval_and_happens_once() -> None:
-    made = Undoing(autonomy=GATED)
-    lab = made.lab
+    undoing = Undoing(autonomy=GATED)
+    lab = undoing.lab
     lab.run()
-    [asked] = pending(lab)
-    lab.resolver.answer(asked.id, "approved", person("bob"))
+    [request_item] = pending(lab)
+    lab.resolver.answer(request_item.id, "approved", person("bob"))
     lab.deliver()
-    execution = f"approval:{asked.id}"
-    first = made.back(execution)
+    execution = f"approval:{request_item.id}"
+    first = undoing.back(execution)
     [item] = pending(lab)
     with pytest.raises(RollbackRefused, match=f"waits for approval {item.id[:8]} already"):
-        made.back(execution)
+        undoing.back(execution)
 
     assert error(first) == "Approval required"
     assert (item.undoes, item.seen, item.requested_by) == (execution, 1, ["ann"])
     assert lab.resolver.answer(item.id, "approved", ANN).outcome == "requester"
     lab.resolver.answer(item.id, "approved", person("bob"))
     lab.deliver()
-    assert made.undone == [({"size": 1}, "freed 3 GB")]
+    assert undoing.undone == [({"size": 1}, "freed 3 GB")]
     done = lab.store.approvals.get(item.id)
     assert done is not None
     assert done.result is not None
@@ -398,26 +404,26 @@ def test_a_gated_roll_back_goes_through_an_approval_and_happens_once() -> None:
 
 
 def test_a_roll_back_that_was_denied_can_be_asked_for_again() -> None:
-    made = Undoing()
-    lab = made.lab
+    undoing = Undoing()
+    lab = undoing.lab
     lab.run()
     for _ in range(2):
         call(lab, "rollback", undoes="loop:1", requires_approval=True)
         [item] = pending(lab)
         lab.resolver.answer(item.id, "denied", person("bob"))
-    made.back("loop:1")
+    undoing.back("loop:1")
 
     assert len(lab.store.approvals.page(50).history) == 2
-    assert len(made.undone) == 1
+    assert len(undoing.undone) == 1
 
 
 def test_a_roll_back_is_another_item_than_the_action_itself() -> None:
-    made = Undoing(autonomy=GATED)
-    lab = made.lab
+    undoing = Undoing(autonomy=GATED)
+    lab = undoing.lab
     lab.run()
     lab.resolver.answer(pending(lab)[0].id, "approved", person("bob"))
     lab.deliver()
-    made.back(f"approval:{lab.store.approvals.page(5).history[0].id}")
+    undoing.back(f"approval:{lab.store.approvals.page(5).history[0].id}")
     lab.run()
 
     assert len(pending(lab)) == 2
@@ -435,8 +441,8 @@ def ask(lab: Lab, method: str = "GET", who: Actor = ANN, **fields: Any) -> Endpo
 
 def request(lab: Lab, method: str = "GET", who: Actor = ANN, **fields: Any) -> str:
     """Ask the endpoint; the call's id."""
-    asked = EndpointRequest(method=method, actor=who, **fields)
-    return job(lab, "endpoint", action="p:web", endpoint=asked, actor=who)
+    endpoint_request = EndpointRequest(method=method, actor=who, **fields)
+    return job(lab, "endpoint", action="p:web", endpoint=endpoint_request, actor=who)
 
 
 def replied(lab: Lab, call_id: str) -> EndpointReply:
@@ -481,9 +487,9 @@ class Thing:
 
 def recursive() -> Any:
     """A value that contains itself."""
-    found: list[Any] = []
-    found.append(found)
-    return found
+    items: list[Any] = []
+    items.append(items)
+    return items
 
 
 @pytest.mark.parametrize(
@@ -627,10 +633,10 @@ def test_a_worker_lost_while_executing_leaves_the_outcome_unknown() -> None:
     lab.store.executions.claim(execution_request(f"call:{call_id}"), "t")
     lab.client.hset(f"boyd:{{test}}:execution:call:{call_id}", "leaseUntil", 1)
     overdue(lab, f"call:{call_id}")
-    found = answer(lab, call_id)
+    answered = answer(lab, call_id)
 
-    assert (state(found), recorder.calls) == ("unknown", [])
-    assert "Outcome unknown" in error(found)
+    assert (state(answered), recorder.calls) == ("unknown", [])
+    assert "Outcome unknown" in error(answered)
 
 
 def test_an_idempotent_action_that_a_freeze_keeps_from_running_again_is_unknown() -> None:
@@ -679,9 +685,9 @@ def test_a_worker_lost_after_it_proposed_finds_its_proposal_again() -> None:
     assert result.waits_for == item.id
 
 
-@pytest.mark.parametrize(("method", "status", "asked"), [("GET", 200, 1), ("POST", 503, 0)])
+@pytest.mark.parametrize(("method", "status", "times_asked"), [("GET", 200, 1), ("POST", 503, 0)])
 def test_a_request_whose_worker_was_lost_is_asked_again_if_that_is_safe(
-    method: str, status: int, asked: int
+    method: str, status: int, times_asked: int
 ) -> None:
     times: list[int] = []
     lab = lab_of(endpoint(lambda: times.append(1), method))
@@ -689,7 +695,7 @@ def test_a_request_whose_worker_was_lost_is_asked_again_if_that_is_safe(
     lose(lab, call_id)
     overdue(lab, f"call:{call_id}")
 
-    assert (replied(lab, call_id).status, len(times)) == (status, asked)
+    assert (replied(lab, call_id).status, len(times)) == (status, times_asked)
 
 
 def test_the_same_id_is_the_same_call() -> None:
@@ -729,9 +735,9 @@ def test_a_call_that_no_worker_takes_is_given_up() -> None:
     lab.dispatcher.hints.clear()
     lab.client.hset(f"boyd:{{test}}:call:{call_id}", "queuedAt", 1)
     overdue(lab, f"call:{call_id}")
-    found = answer(lab, call_id)
+    answered = answer(lab, call_id)
 
-    assert error(found) == "Not executed: no worker took it from queue 'act'"
+    assert error(answered) == "Not executed: no worker took it from queue 'act'"
     lab.dispatcher.hints.append(("job", f"call:{call_id}", 1))
     lab.deliver()
     assert recorder.calls == []
@@ -779,10 +785,10 @@ def test_calls_that_execute_are_audited_with_their_caller() -> None:
 
 def test_a_message_that_comes_twice_has_an_endpoint_asked_once() -> None:
     """An endpoint has no ledger entry: its job is taken once."""
-    asked: list[str] = []
-    lab = lab_of(endpoint(lambda request: asked.append(request.method), "POST"))
+    methods: list[str] = []
+    lab = lab_of(endpoint(lambda request: methods.append(request.method), "POST"))
     call_id = request(lab, "POST")
     lab.dispatcher.hints.extend(list(lab.dispatcher.hints) * 3)
     replied(lab, call_id)
 
-    assert asked == ["POST"]
+    assert methods == ["POST"]

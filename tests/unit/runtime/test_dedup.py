@@ -23,10 +23,10 @@ class World:
         self.fault = True
         self.broken: set[str] = set()
 
-    def fail(self, what: str) -> None:
+    def fail(self, part: str) -> None:
         """Raise if *what* is broken."""
-        if what in self.broken:
-            raise RuntimeError(f"{what} is broken")
+        if part in self.broken:
+            raise RuntimeError(f"{part} is broken")
 
     def observer(self, name: str = "disk", **settings: Any) -> Observer:
         """Sees the fault."""
@@ -110,9 +110,9 @@ def test_other_params_are_another_item_regardless_of_key_order() -> None:
     params: dict[str, Any] = {}
     strategy = Strategy(name="s", decide=lambda: choice(params=dict(params)))
     lab = Lab(agent(strategy, gated()))
-    for wanted in ({"a": 1, "b": 2}, {"b": 2, "a": 1}, {"a": 1}, {"a": "1"}):
+    for wanted_params in ({"a": 1, "b": 2}, {"b": 2, "a": 1}, {"a": 1}, {"a": "1"}):
         params.clear()
-        params.update(wanted)
+        params.update(wanted_params)
         lab.run()
 
     assert sorted(item.seen for item in pending(lab)) == [1, 1, 2]
@@ -124,12 +124,12 @@ def test_a_call_for_what_waits_already_joins_it() -> None:
         CallRequest(kind="execute", action="p:do", actor=person("ann")), None
     )
     lab.deliver()
-    found = lab.store.calls.get(call_id)
+    record = lab.store.calls.get(call_id)
     [item] = pending(lab)
 
-    assert found is not None
-    assert found.result is not None
-    assert found.result.waits_for == item.id
+    assert record is not None
+    assert record.result is not None
+    assert record.result.waits_for == item.id
     assert (item.seen, item.requested_by) == (2, ["agent:test", "ann"])
 
 
@@ -233,8 +233,8 @@ def test_while_another_strategy_comes_first_nothing_is_withdrawn() -> None:
     assert len(pending(lab)) == 1
 
 
-@pytest.mark.parametrize("how", ["veto", "failed"])
-def test_a_veto_or_a_failed_iteration_withdraws_nothing(how: str) -> None:
+@pytest.mark.parametrize("ending", ["veto", "failed"])
+def test_a_veto_or_a_failed_iteration_withdraws_nothing(ending: str) -> None:
     stops = {"now": False}
 
     def on_decide() -> None:
@@ -242,7 +242,7 @@ def test_a_veto_or_a_failed_iteration_withdraws_nothing(how: str) -> None:
             raise Veto("not now")
 
     def on_orient() -> None:
-        if stops["now"] and how == "failed":
+        if stops["now"] and ending == "failed":
             raise RuntimeError("a bug")
 
     strategy = chooses(choice(), withdraw_when_clear=True)
@@ -263,14 +263,14 @@ def test_a_fault_reported_once_from_outside_does_not_clear_by_itself(
         return "disk" in situation.summary
 
     def orient(observations: list[Observation]) -> Any:
-        told = [o for o in observations if o.source in ("alerts", "run:api")]
-        return assessed("the disk is full" if told else "nothing new")
+        reports = [o for o in observations if o.source in ("alerts", "run:api")]
+        return assessed("the disk is full" if reports else "nothing new")
 
     strategy = Strategy(
         name="s", decide=lambda: choice(), applicable_when=applicable, withdraw_when_clear=True
     )
-    made = agent(Orienter(name="o", orient=orient), strategy, gated(), mode="event-driven")
-    lab = Lab(made)
+    subject = agent(Orienter(name="o", orient=orient), strategy, gated(), mode="event-driven")
+    lab = Lab(subject)
     if source == "run":
         lab.submit("the disk is full")
     else:
@@ -335,10 +335,10 @@ def test_a_withdrawn_item_that_is_asked_for_again_is_a_new_one() -> None:
 
 
 def test_the_dry_run_is_on_the_item_and_is_not_repeated_while_it_waits() -> None:
-    asked: list[Any] = []
+    dry_runs: list[Any] = []
 
     def dry_run(params: Any) -> str:
-        asked.append(params)
+        dry_runs.append(params)
         return "would free 3 GB"
 
     lab = Lab(agent(chooses(choice(params={"size": 1})), gated(dry_run=dry_run)))
@@ -348,7 +348,7 @@ def test_the_dry_run_is_on_the_item_and_is_not_repeated_while_it_waits() -> None
 
     assert item.preview is not None
     assert (item.preview.success, item.preview.output, item.seen) == (True, "would free 3 GB", 5)
-    assert asked == [{"size": 1}]
+    assert dry_runs == [{"size": 1}]
 
 
 def test_an_item_that_follows_an_expired_one_has_a_preview_too() -> None:

@@ -28,8 +28,8 @@ def pair(**delegation: Any) -> tuple[Lab, Lab]:
 def refusals(lab: Lab) -> list[tuple[str, str]]:
     """The refused agents and operations, from the audit trail of the lab's agent."""
     lab.store.audit_trail.seal()
-    found = lab.store.audit_trail.page(50).entries
-    return [(e.who or "", e.what["of"]) for e in found if e.kind == "delegation.refused"]
+    entries = lab.store.audit_trail.page(50).entries
+    return [(e.who or "", e.what["of"]) for e in entries if e.kind == "delegation.refused"]
 
 
 def test_by_default_no_other_agent_sees_a_graph() -> None:
@@ -106,18 +106,18 @@ REQUESTS = {
 
 
 @pytest.mark.parametrize(
-    ("scope", "what"), [("runs", "runs"), ("trigger", "runs"), ("actions", "actions")]
+    ("scope", "field"), [("runs", "runs"), ("trigger", "runs"), ("actions", "actions")]
 )
-def test_the_api_lets_an_agent_do_only_what_is_delegated(scope: Any, what: str) -> None:
+def test_the_api_lets_an_agent_do_only_what_is_delegated(scope: Any, field: str) -> None:
     path, body = REQUESTS[scope]
     closed, recorder = site()
     refused = closed.post(path, body, headers=closed.key(scope, principal="agent:other"))
     assert refused.status_code == 403
-    assert f"'other' in `{what}`" in refused.json["detail"]
-    assert refusals(closed.lab) == [("agent:other", what)]
+    assert f"'other' in `{field}`" in refused.json["detail"]
+    assert refusals(closed.lab) == [("agent:other", field)]
     assert recorder.calls == []
 
-    opened, _ = site(**{what: ["other"]})
+    opened, _ = site(**{field: ["other"]})
     done = opened.post(path, body, headers=opened.key(scope, principal="agent:other"))
     assert done.status_code < 300
 

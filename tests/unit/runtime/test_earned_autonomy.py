@@ -121,7 +121,7 @@ class Office:
     def waiting(self, action: str) -> ApprovalItem | None:
         """The pending approval of an action."""
         pending = self.lab.store.approvals.page(20, history=False).pending
-        return next((one for one in pending if one.action_id == action), None)
+        return next((item for item in pending if item.action_id == action), None)
 
     def answer(self, item: ApprovalItem, verdict: Any = "approved") -> ApprovalItem:
         """Answer as a person, and let workers do what follows."""
@@ -140,8 +140,8 @@ class Office:
     @property
     def record(self) -> TrackRecord:
         """The only track record."""
-        [found] = self.lab.store.track_records.all([ACTION])
-        return found
+        [track] = self.lab.store.track_records.all([ACTION])
+        return track
 
 
 #: What did not help may be repeated at once.
@@ -161,8 +161,8 @@ def deny(office: Office, offer: ApprovalItem) -> None:
 
 def events(office: Office) -> list[str]:
     """The kinds of events about autonomy."""
-    found = office.lab.client.xrange("boyd:{test}:events")
-    return [fields["kind"] for _, fields in found if fields["kind"].startswith("autonomy.")]
+    entries = office.lab.client.xrange("boyd:{test}:events")
+    return [fields["kind"] for _, fields in entries if fields["kind"].startswith("autonomy.")]
 
 
 def audited(office: Office) -> list[str]:
@@ -337,8 +337,8 @@ def test_a_gated_action_can_earn_to_run_alone(mode: Any) -> None:
 def test_autonomy_that_can_never_be_earned_is_refused(
     rule: JsonObject, settings: dict[str, Any], reason: str
 ) -> None:
-    given = {"verify": lambda: True, **settings}
-    own = plugin(Recorder().action(**{k: v for k, v in given.items() if v is not None}))
+    options = {"verify": lambda: True, **settings}
+    own = plugin(Recorder().action(**{k: v for k, v in options.items() if v is not None}))
     with pytest.raises(ConfigError, match=reason):
         Agent("test", plugins=[own], autonomy={ACTION: rule})
 
@@ -560,10 +560,10 @@ def test_the_oldest_class_is_forgotten_when_there_are_too_many() -> None:
     office.lab.client.hset(TRACKS, "c0", json.dumps(granted))
     office.decide()
 
-    kept = office.lab.client.hkeys(TRACKS)
-    assert len(kept) == 50
-    assert "c0" in kept
-    assert "c1" not in kept
+    classes = office.lab.client.hkeys(TRACKS)
+    assert len(classes) == 50
+    assert "c0" in classes
+    assert "c1" not in classes
 
 
 def test_a_replay_judges_with_the_record_of_then() -> None:
@@ -641,13 +641,13 @@ def test_the_script_counts_as_documented() -> None:
         office.verdict = True if effective else "no effect"
         office.decide()
         expected = counted(expected, office.confidence, effective)
-    found = office.record
+    track = office.record
 
     for name in ("effective", "failed", "scored"):
-        assert getattr(found, name) == getattr(expected, name)
+        assert getattr(track, name) == getattr(expected, name)
     for name in ("stated_error", "calibrated_error", "base_error"):
-        assert getattr(found, name) == pytest.approx(getattr(expected, name))
-    assert found.rate == pytest.approx(0.5)
+        assert getattr(track, name) == pytest.approx(getattr(expected, name))
+    assert track.rate == pytest.approx(0.5)
 
 
 def test_without_a_burst_a_record_has_the_fields_that_it_always_had() -> None:

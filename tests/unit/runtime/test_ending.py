@@ -78,10 +78,10 @@ def test_a_run_waits_with_its_approval_and_ends_with_it() -> None:
 
     lab.client.zadd("boyd:{test}:approvals:pending", {item.id: 1})
     lab.store.approvals.expire(lab.engine.retention)
-    ended = lab.store.runs.get(run.id)
+    run_after = lab.store.runs.get(run.id)
 
-    assert ended is not None
-    assert ended.status == "failed"
+    assert run_after is not None
+    assert run_after.status == "failed"
     assert lab.store.approvals.page(50).history[0].status == "expired"
 
 
@@ -91,12 +91,12 @@ def test_every_run_that_waits_for_one_approval_ends_with_it() -> None:
     runs = [looked_into(lab) for _ in range(2)]
     item = lab.store.approvals.page(50).pending[0]
     resolved = lab.resolver.answer(item.id, "denied", person("ann"), "no").item
-    ended = [lab.store.runs.get(run.id) for run in runs]
+    runs_after = [lab.store.runs.get(run.id) for run in runs]
 
     assert resolved is not None
     assert (resolved.status, resolved.note, len(resolved.run_ids)) == ("denied", "no", 2)
-    assert [run.status for run in ended if run] == ["failed"] * 2
-    assert [run.reason for run in ended if run] == ["the approval was denied"] * 2
+    assert [run.status for run in runs_after if run] == ["failed"] * 2
+    assert [run.reason for run in runs_after if run] == ["the approval was denied"] * 2
 
 
 def test_loop_complete_gets_the_complete_result() -> None:

@@ -35,8 +35,8 @@ class Fleet:
 
     def start(self, own: str, believes: str) -> Lab:
         """Start the worker of the queue *own*, which *believes* that another has the action."""
-        made = self.recorder.action(queue=believes, **self._action)
-        agent = Agent("test", plugins=[plugin(*self._components, made)])
+        recorded_action = self.recorder.action(queue=believes, **self._action)
+        agent = Agent("test", plugins=[plugin(*self._components, recorded_action)])
         client = self.first.client if self.workers else None
         lab = self.workers[own] = Lab(agent, client=client, queues=["old", "new"])
         lab.engine.settings = replace(lab.engine.settings, worker=f"worker-{own}")
@@ -143,8 +143,8 @@ class Upgrade:
 
     def __init__(self, *components: Any, **action: Any) -> None:
         self.recorder = Recorder()
-        made = self.recorder.action(**action)
-        self.new = Lab(Agent("test", plugins=[plugin(*components, made)]))
+        recorded_action = self.recorder.action(**action)
+        self.new = Lab(Agent("test", plugins=[plugin(*components, recorded_action)]))
         self.old = Lab(Agent("test", plugins=[]), client=self.new.client)
         self.announce(self.new)
 
@@ -226,7 +226,7 @@ def test_an_older_worker_leaves_steps_and_questions_that_it_lacks_to_another() -
     for _ in range(3):
         upgrade.deliver(name, upgrade.old)
     [record] = upgrade.new.store.procedures.all()
-    assert [one.state for one in record.progress] == ["done", "running"]
+    assert [part.state for part in record.progress] == ["done", "running"]
     assert len(upgrade.recorder.calls) == 1
 
 

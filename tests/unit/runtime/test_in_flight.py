@@ -48,8 +48,8 @@ class Restart:
         **more: Any,
     ) -> Lab:
         """A lab whose loop always wants the action, unless it is idle."""
-        wanted = decision or choice(RESTART, params={"host": "web1"})
-        strategy = chooses(wanted, applicable_when=lambda: not self.idle)
+        restarting = decision or choice(RESTART, params={"host": "web1"})
+        strategy = chooses(restarting, applicable_when=lambda: not self.idle)
         action = Action(name="restart", params=Where, execute=self._execute, **self.settings)
         own = plugin(strategy, action, *parts, on_before_act=on_before_act)
         return Lab(Agent("test", plugins=[own], **more))
@@ -75,14 +75,14 @@ def approve(lab: Lab) -> str:
 def call(lab: Lab, reason: str = "by hand", host: str = "web1", **fields: Any) -> str:
     """Ask for the action by hand; the name of its execution."""
     params = {"host": host, "reason": reason}
-    asked: dict[str, Any] = {"kind": "execute", "action": RESTART, "params": params}
-    return naming.call(lab.launcher.call(CallRequest(**{**asked, **fields}, actor=ANN), None))
+    defaults: dict[str, Any] = {"kind": "execute", "action": RESTART, "params": params}
+    return naming.call(lab.launcher.call(CallRequest(**{**defaults, **fields}, actor=ANN), None))
 
 
 def called(lab: Lab, name: str) -> Call:
-    found = lab.store.calls.get(naming.parts(name)[1])
-    assert found is not None
-    return found
+    record = lab.store.calls.get(naming.parts(name)[1])
+    assert record is not None
+    return record
 
 
 def rationale(lab: Lab) -> str:
@@ -100,10 +100,10 @@ def test_an_approved_action_that_waits_for_a_worker_is_not_proposed_again() -> N
     name = approve(lab)
     job = lab.dispatcher.hints.popleft()
 
-    said = rationale(lab)
-    assert said.startswith("p:restart on web1 is not repeated yet: ")
-    told = rf"{naming.short(name)} is queued \(for \d+ s\), approved by {JANE.principal}$"
-    assert re.search(told, said)
+    reason = rationale(lab)
+    assert reason.startswith("p:restart on web1 is not repeated yet: ")
+    pattern = rf"{naming.short(name)} is queued \(for \d+ s\), approved by {JANE.principal}$"
+    assert re.search(pattern, reason)
     assert pending(lab) == []
     lab.dispatcher.hints.append(job)
     lab.deliver()
@@ -115,12 +115,12 @@ def test_a_running_action_is_not_proposed_again() -> None:
     lab = restart.lab()
     lab.run()
     approve(lab)
-    said: list[str] = []
-    restart.meanwhile = lambda: said.append(rationale(lab))
+    reasons: list[str] = []
+    restart.meanwhile = lambda: reasons.append(rationale(lab))
     lab.deliver()
 
     assert restart.begun == ["web1"]
-    assert re.search(rf"is running on here \(for \d+ s\), approved by {JANE.principal}", said[0])
+    assert re.search(rf"is running on here \(for \d+ s\), approved by {JANE.principal}", reasons[0])
     assert pending(lab) == []
     lab.run()
     assert len(pending(lab)) == 1
@@ -400,26 +400,26 @@ def test_an_action_says_how_many_of_it_may_be_in_flight(
     restart = Restart(autonomy=Autonomy(), **settings)
     lab = restart.lab()
     restart.idle = True
-    begun: list[str] = []
+    kinds_begun: list[str] = []
 
     def third() -> None:
         call(lab, "third")
         lab.deliver()
-        begun.extend(restart.begun)
+        kinds_begun.extend(restart.begun)
 
     def second() -> None:
         restart.meanwhile = third
         call(lab, "second")
         lab.deliver()
         restart.meanwhile = lambda: None
-        if not begun:
+        if not kinds_begun:
             third()
 
     restart.meanwhile = second
     call(lab, "first")
     lab.deliver()
 
-    assert begun == kinds
+    assert kinds_begun == kinds
 
 
 def test_another_target_is_free() -> None:
@@ -459,16 +459,16 @@ def test_an_approval_lists_the_executions_in_flight() -> None:
     lab = restart.lab()
     lab.run()
     first = approve(lab)
-    seen: list[ApprovalItem] = []
+    items: list[ApprovalItem] = []
 
     def ask_anyway() -> None:
         call(lab, "anyway", requires_approval=True)
         lab.deliver()
-        seen.extend(pending(lab))
+        items.extend(pending(lab))
 
     restart.meanwhile = ask_anyway
     lab.deliver()
-    [item] = seen
+    [item] = items
     [hold] = item.in_flight
     assert item.target == "web1"
     assert (hold.execution, hold.kind, hold.by) == (first, "running", JANE.principal)
@@ -551,11 +551,11 @@ def test_a_person_lets_run_again_what_is_being_verified_but_not_what_is_running(
     restart = Restart(autonomy=Autonomy(), verify=lambda: None)
     lab = restart.lab()
     restart.idle = True
-    said: list[str] = []
-    restart.meanwhile = lambda: said.append(lab.store.holds.lift(RESTART, "web1", JANE))
+    outcomes: list[str] = []
+    restart.meanwhile = lambda: outcomes.append(lab.store.holds.lift(RESTART, "web1", JANE))
     call(lab, "first")
     lab.deliver()
-    assert said == ["running"]
+    assert outcomes == ["running"]
 
     assert lab.store.holds.lift(RESTART, "web1", JANE) == "lifted"
     call(lab, "second")

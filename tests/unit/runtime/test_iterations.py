@@ -53,7 +53,7 @@ def test_an_agent_with_other_code_of_a_plugin_is_another_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ('id = "a"\nloop_intervall = 3\n', "did you mean 'loop_interval'?"),
         ('id = "A B"\n', "id: it must have 1 to 63 lower-case letters, digits"),
@@ -70,13 +70,13 @@ def test_an_agent_with_other_code_of_a_plugin_is_another_one() -> None:
         ("", "id: Field required"),
     ],
 )
-def test_a_wrong_agent_file_says_what_is_wrong(tmp_path: Any, text: str, said: str) -> None:
+def test_a_wrong_agent_file_says_what_is_wrong(tmp_path: Any, text: str, message: str) -> None:
     path = tmp_path / "agent.toml"
     path.write_text(text)
     with pytest.raises(BoydError) as caught:
         agent_from_file(path)
 
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_missing_agent_file_is_one_clear_line(tmp_path: Any) -> None:
@@ -275,7 +275,7 @@ def test_a_slot_starts_at_most_one_iteration() -> None:
     again = lab.launcher.tick(now)
     following = lab.launcher.tick(later)
 
-    assert [begun.outcome for begun in (first, again, following)] == [
+    assert [trigger.outcome for trigger in (first, again, following)] == [
         "started",
         "duplicate",
         "started",

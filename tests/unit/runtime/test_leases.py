@@ -50,9 +50,9 @@ def test_the_lease_of_hanging_work_is_not_renewed() -> None:
 
 def test_a_lost_lease_is_not_renewed_again() -> None:
     leases = Leases(0.005)
-    lost, kept = Renewals(False), Renewals()
-    with leases.renewing(lost, 60), leases.renewing(kept, 60):
-        assert kept.come(3)
+    lost, held = Renewals(False), Renewals()
+    with leases.renewing(lost, 60), leases.renewing(held, 60):
+        assert held.come(3)
 
     assert lost.count == 1
 

@@ -79,15 +79,15 @@ class Cut:
 def test_an_approved_action_whose_worker_is_gone_is_unknown_although_no_worker_acts() -> None:
     cut = Cut(autonomy=GATED)
     approval_id = cut.approve()
-    seen: list[Any] = []
+    states: list[Any] = []
 
     def then() -> None:
         cut.sweep()
-        seen.append((cut.lab.store.approvals.get(approval_id), list(cut.lab.dispatcher.hints)))
+        states.append((cut.lab.store.approvals.get(approval_id), list(cut.lab.dispatcher.hints)))
 
     cut.then = then
     cut.lab.deliver()
-    [(item, hints)] = seen
+    [(item, hints)] = states
 
     assert item.execution.state == "unknown"
     assert "worker lab was lost while executing it" in item.result.error
@@ -184,7 +184,7 @@ def test_an_idempotent_action_that_lost_its_worker_is_sent_again(way: str) -> No
 def test_a_claim_that_is_still_held_is_looked_at_again_when_it_lapses() -> None:
     cut = Cut(autonomy=GATED)
     approval_id = cut.approve()
-    seen: list[Any] = []
+    states: list[Any] = []
 
     def then() -> None:
         until = int(cut.lab.store.clock.now().timestamp() * 1000) + 900
@@ -192,7 +192,7 @@ def test_a_claim_that_is_still_held_is_looked_at_again_when_it_lapses() -> None:
         cut.sweep()
         item = cut.lab.store.approvals.get(approval_id)
         assert item is not None
-        seen.append((item.result, list(cut.lab.dispatcher.hints)))
+        states.append((item.result, list(cut.lab.dispatcher.hints)))
         assert abs(cut.lab.client.zscore(DUE, cut.member) - until) < 2
         cut.lapse()
         cut.sweep()
@@ -201,7 +201,7 @@ def test_a_claim_that_is_still_held_is_looked_at_again_when_it_lapses() -> None:
     cut.lab.deliver()
     item = cut.lab.store.approvals.get(approval_id)
 
-    assert seen == [(None, [])]
+    assert states == [(None, [])]
     assert item is not None
     assert item.execution is not None
     assert item.execution.state == "unknown"
@@ -288,10 +288,10 @@ def test_an_execution_that_redis_may_have_forgotten_is_unknown_everywhere() -> N
     cut.lab.client.hset(f"boyd:{{test}}:{cut.member}", "server", "the one before")
     cut.lab.deliver()
     entry = cut.lab.store.executions.get(f"approval:{approval_id}")
-    [told] = cut.audit("action.unknown")
+    [record] = cut.audit("action.unknown")
 
     assert entry is not None
     assert entry.result is not None
     assert (entry.state, entry.action, cut.runs) == ("unknown", "p:do", 0)
     assert "Redis restarted and may have forgotten" in (entry.result.error or "")
-    assert told.what["execution"] == f"approval:{approval_id}"
+    assert record.what["execution"] == f"approval:{approval_id}"

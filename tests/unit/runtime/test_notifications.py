@@ -110,8 +110,8 @@ def record(lab: Lab, item: ApprovalItem, stage: str, recipient: str) -> Notifica
     """The record of one notification."""
     approval = lab.store.approvals.get(item.id)
     assert approval is not None
-    [one] = [r for r in approval.notifications if (r.stage, r.recipient) == (stage, recipient)]
-    return one
+    [record_] = [r for r in approval.notifications if (r.stage, r.recipient) == (stage, recipient)]
+    return record_
 
 
 def expire(lab: Lab, item: ApprovalItem) -> None:
@@ -370,8 +370,8 @@ def test_a_target_that_stays_down_is_given_up_and_the_record_says_so() -> None:
     for _ in range(8):
         overdue(lab, delivery(item, "waiting", "phone"))
 
-    found = record(lab, item, "waiting", "phone")
-    assert (found.state, found.attempts) == ("failed", 9)
+    notification = record(lab, item, "waiting", "phone")
+    assert (notification.state, notification.attempts) == ("failed", 9)
     assert jobs_of(lab) == [name(item)]
     totals = lab.client.hmget("boyd:{test}:loop", "notified:succeeded", "notified:failed")
     assert totals == ["1", "1"]
@@ -386,14 +386,14 @@ def test_a_notification_whose_worker_was_killed_is_sent_again_and_both_attempts_
     job = delivery(item, "waiting", "desk")
     fields = lab.store.jobs.enter(job, 1, "killed/1")
     assert fields
-    found = record(lab, item, "waiting", "desk")
-    started = found.patched({"state": "running", "attempts": 1, "at": utc_now()})
+    notification = record(lab, item, "waiting", "desk")
+    started = notification.patched({"state": "running", "attempts": 1, "at": utc_now()})
     assert lab.store.notification_records.store(item.id, started, Fence(job, 1, "killed/1"))
     lab.dispatcher.hints.clear()
     overdue(lab, job)
 
-    ended = record(lab, item, "waiting", "desk")
-    assert (ended.state, ended.attempts) == ("succeeded", 2)
+    final = record(lab, item, "waiting", "desk")
+    assert (final.state, final.attempts) == ("succeeded", 2)
     assert not lab.store.notification_records.store(item.id, started, Fence(job, 1, "killed/1")), (
         "fenced"
     )
@@ -420,27 +420,27 @@ def test_a_notification_that_takes_down_its_workers_is_recorded_as_failed() -> N
         lab.sweeper.sweep()
         lab.dispatcher.hints.clear()
 
-    found = record(lab, item, "waiting", "desk")
-    assert (found.state, found.error) == ("failed", "it took down its workers")
+    notification = record(lab, item, "waiting", "desk")
+    assert (notification.state, notification.error) == ("failed", "it took down its workers")
 
 
 def test_a_plugin_that_cannot_name_its_targets_delays_no_other_and_is_asked_again() -> None:
-    told: list[str] = []
+    stages: list[str] = []
     pager = Pager()
     pager.unable = True
     first = plugin(
         chooses(choice()),
         Recorder().action(autonomy=GATED),
-        on_approval=lambda stage: told.append(stage),
+        on_approval=lambda stage: stages.append(stage),
     )
     lab = Lab(Agent("test", plugins=[pager, first]))
     lab.run()
     item = pending(lab)
     overdue(lab, name(item))
-    assert told == ["waiting"]
+    assert stages == ["waiting"]
     pager.unable = False
     overdue(lab, name(item))
-    assert (told, len(pager.sent)) == (["waiting"], 2)
+    assert (stages, len(pager.sent)) == (["waiting"], 2)
 
 
 # Quiet hours
@@ -492,7 +492,7 @@ def test_of_two_held_messages_only_the_later_one_is_sent() -> None:
     assert record(lab, item, "waiting", "phone").error == "the notification half-time replaces it"
     pager.quiet_until = None
     overdue(lab, delivery(item, "half-time", "phone"))
-    assert [one for one in pager.sent if one[1] == "phone"] == [("half-time", "phone")]
+    assert [message for message in pager.sent if message[1] == "phone"] == [("half-time", "phone")]
 
 
 def test_a_target_that_was_removed_meanwhile_is_skipped() -> None:
@@ -503,5 +503,5 @@ def test_a_target_that_was_removed_meanwhile_is_skipped() -> None:
     overdue(lab, name(item))
     pager.names = ["desk"]
     overdue(lab, delivery(item, "waiting", "phone"))
-    found = record(lab, item, "waiting", "phone")
-    assert (found.state, found.error) == ("skipped", "it is no longer configured")
+    notification = record(lab, item, "waiting", "phone")
+    assert (notification.state, notification.error) == ("skipped", "it is no longer configured")

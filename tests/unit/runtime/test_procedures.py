@@ -51,11 +51,11 @@ class Farm:
 
         def execute(params: dict[str, Any]) -> Any:
             self.done.append(" ".join([name, *map(str, params.values())]))
-            found = self.answers.get(name)
-            found = found.pop(0) if isinstance(found, list) else found
-            if isinstance(found, Exception):
-                raise found
-            return found
+            answer = self.answers.get(name)
+            answer = answer.pop(0) if isinstance(answer, list) else answer
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
 
         return Action(name=name, execute=execute, **settings)
 
@@ -80,21 +80,21 @@ class Farm:
             self.action("look", reversibility="read-only"),
             self.action("ready"),
         ]
-        known = {"params": Server, "target": "server", **settings}
-        procedure = Procedure(name="renew", steps=list(steps), **known)
+        options = {"params": Server, "target": "server", **settings}
+        procedure = Procedure(name="renew", steps=list(steps), **options)
 
         def on_procedure(procedure: ProcedureRecord) -> None:
             self.told.append(procedure)
 
-        made = plugin(procedure, *own, on_procedure=on_procedure, **hooks)
-        made.version = version
-        return Lab(Agent("test", plugins=[made], **agent), client=client, queues=queues)
+        renewing = plugin(procedure, *own, on_procedure=on_procedure, **hooks)
+        renewing.version = version
+        return Lab(Agent("test", plugins=[renewing], **agent), client=client, queues=queues)
 
 
 def step(id: str, action: str = "", **fields: Any) -> ProcedureStep:
     """A step whose action has the same name."""
-    what: dict[str, Any] = {} if "ask" in fields else {"action": f"p:{action or id}"}
-    return ProcedureStep(id=id, **what, **fields)
+    work: dict[str, Any] = {} if "ask" in fields else {"action": f"p:{action or id}"}
+    return ProcedureStep(id=id, **work, **fields)
 
 
 def call(lab: Lab, **fields: Any) -> ActionResult:
@@ -107,7 +107,7 @@ def go_on(lab: Lab) -> ProcedureRecord:
     before, same = None, 0
     while same < 2:
         due = lab.client.zrange("boyd:{test}:due", 0, -1)
-        waiting = [one for one in due if one.startswith(("procedure:", "verify:", "approval:"))]
+        waiting = [job for job in due if job.startswith(("procedure:", "verify:", "approval:"))]
         for name in waiting:
             overdue(lab, name)
         [record, *_] = lab.store.procedures.all()
@@ -136,7 +136,10 @@ def test_steps_run_in_order_with_values_from_params_and_earlier_results() -> Non
     record = started(lab)
 
     assert farm.done == ["drain web1", "restart 7 x", "ready b"]
-    assert (record.state, [one.state for one in record.progress]) == ("succeeded", ["done"] * 3)
+    assert (record.state, [progress.state for progress in record.progress]) == (
+        "succeeded",
+        ["done"] * 3,
+    )
     entry = lab.store.executions.get(record.id)
     assert entry is not None
     assert (entry.state, entry.progress) == ("succeeded", "succeeded")
@@ -247,11 +250,11 @@ def test_a_failed_step_undoes_the_earlier_ones_and_holds_the_procedure() -> None
     assert record.reason == "step restart failed: OSError: no space; undone: drain"
     [hold] = lab.store.holds.all()
     assert (hold.action, hold.target, hold.kind) == ("p:renew", "web1", "no effect")
-    assert [one.state for one in farm.told] == ["failed"]
-    found = lab.store.calls.get(record.id.removeprefix("call:"))
-    assert found is not None
-    assert found.result is not None
-    assert not found.result.success
+    assert [event.state for event in farm.told] == ["failed"]
+    record_after = lab.store.calls.get(record.id.removeprefix("call:"))
+    assert record_after is not None
+    assert record_after.result is not None
+    assert not record_after.result.success
 
 
 def test_it_does_not_run_twice_on_one_target_at_a_time() -> None:
@@ -261,7 +264,7 @@ def test_it_does_not_run_twice_on_one_target_at_a_time() -> None:
     request = CallRequest(kind="execute", action="p:renew", params={"server": "web1"}, actor=ANN)
     second = lab.launcher.call(request, None)
     lab.deliver()
-    assert [naming.parts(one.execution)[1] for one in lab.store.holds.all()] == [
+    assert [naming.parts(hold.execution)[1] for hold in lab.store.holds.all()] == [
         naming.parts(first.id)[1],
         second,
     ]
@@ -349,8 +352,10 @@ def test_a_freeze_stops_it_until_a_person_resumes_it() -> None:
 
     assert record.state == "stopped"
     assert "frozen" in (record.reason or "")
-    assert [one.state for one in farm.told] == ["stopped"]
-    assert [one.id for one in lab.store.procedures.list_stopped(10)] == [record.id]
+    assert [event.state for event in farm.told] == ["stopped"]
+    assert [stopped_record.id for stopped_record in lab.store.procedures.list_stopped(10)] == [
+        record.id
+    ]
     freeze(lab, False)
     assert lab.store.procedures.resume(record.id, "go on", ANN) == "ok"
     assert lab.store.procedures.list_stopped(10) == []
@@ -372,8 +377,10 @@ def test_an_error_of_boyd_that_lasts_stops_it_for_a_person(
         for _ in range(3):
             record = started(lab) if not lab.store.procedures.all() else go_on(lab)
     assert (record.state, record.reason) == ("stopped", "RuntimeError: a bug")
-    assert [one.state for one in farm.told] == ["stopped"]
-    assert [one.id for one in lab.store.procedures.list_stopped(10)] == [record.id]
+    assert [event.state for event in farm.told] == ["stopped"]
+    assert [stopped_record.id for stopped_record in lab.store.procedures.list_stopped(10)] == [
+        record.id
+    ]
     lab.store.audit_trail.seal()
     assert "procedure.stopped" in [entry.kind for entry in lab.store.audit_trail.page(50).entries]
 
@@ -448,7 +455,9 @@ def test_a_cancelled_one_that_cannot_be_undone_ends_when_it_is_cancelled_again()
     assert lab.store.procedures.cancel(record.id, ANN) == "ok"
     stopped = go_on(lab)
     assert stopped.state == "stopped"
-    assert [one.id for one in lab.store.procedures.list_stopped(10)] == [record.id]
+    assert [stopped_record.id for stopped_record in lab.store.procedures.list_stopped(10)] == [
+        record.id
+    ]
 
     assert lab.store.procedures.cancel(record.id, ANN, "I did it by hand") == "ok"
     assert lab.store.procedures.list_stopped(10) == []
@@ -463,15 +472,15 @@ def test_it_stops_where_the_next_version_of_a_plugin_cannot_undo_a_step(left: li
     farm = Farm()
     question = step("question", ask="Go on?")
     lab = farm.lab(step("drain"), question)
-    asked = started(lab).progress[1].approval or ""
+    approval = started(lab).progress[1].approval or ""
     # It took away the rollback, or the whole action.
     later = farm.lab(question, actions=list(map(farm.action, left)), client=lab.client)
-    later.resolver.answer(asked, "denied", person("bob"))
+    later.resolver.answer(approval, "denied", person("bob"))
     record = go_on(later)
 
     assert record.state == "stopped"
     assert "undoing step drain: " in (record.reason or "")
-    assert [one.state for one in farm.told] == ["stopped"]
+    assert [event.state for event in farm.told] == ["stopped"]
 
 
 @pytest.mark.parametrize(
@@ -483,10 +492,10 @@ def test_a_failure_keeps_its_reason_through_a_stop_on_the_way_back(
     farm = Farm()
     question = step("question", ask="Go on?")
     lab = farm.lab(step("drain"), question)
-    asked = started(lab).progress[1].approval or ""
-    gone = farm.lab(question, actions=[farm.action("ready")], client=lab.client)
-    gone.resolver.answer(asked, "denied", person("bob"))
-    record = go_on(gone)
+    approval = started(lab).progress[1].approval or ""
+    lacking = farm.lab(question, actions=[farm.action("ready")], client=lab.client)
+    lacking.resolver.answer(approval, "denied", person("bob"))
+    record = go_on(lacking)
     assert record.reason == "undoing step drain: Unknown action 'p:drain'"
 
     back = farm.lab(step("drain"), client=lab.client)
@@ -507,18 +516,18 @@ def test_a_step_that_was_executed_is_done_though_the_next_worker_lacks_its_actio
             started(lab)
     assert farm.done == ["drain"]
 
-    gone = farm.lab(question, actions=[farm.action("ready")], client=lab.client)
-    assert go_on(gone).progress[0].state == "done"
+    lacking = farm.lab(question, actions=[farm.action("ready")], client=lab.client)
+    assert go_on(lacking).progress[0].state == "done"
 
 
 def test_a_question_of_an_agent_that_has_lost_its_only_procedure_stops_it() -> None:
     farm = Farm()
     steps = [step("drain"), step("question", ask="Go on?"), step("restart")]
     lab = farm.lab(*steps)
-    asked = started(lab).progress[1].approval or ""
+    approval = started(lab).progress[1].approval or ""
     left = plugin(farm.action("drain", rollback=farm.undo("drain")), farm.action("restart"))
     later = Lab(Agent("test", plugins=[left]), client=lab.client)
-    later.resolver.answer(asked, "approved", person("bob"))
+    later.resolver.answer(approval, "approved", person("bob"))
     stopped = go_on(later)
     assert (stopped.state, farm.done) == ("stopped", ["drain"])
     assert (stopped.reason or "").startswith("step question: the agent no longer has p:renew")
@@ -535,10 +544,10 @@ def test_a_question_of_an_agent_that_has_lost_its_only_procedure_stops_it() -> N
 def test_a_step_whose_action_has_become_a_procedure_fails() -> None:
     farm = Farm()
     lab = farm.lab(step("question", ask="Go on?"), step("restart"))
-    asked = started(lab).progress[0].approval or ""
+    approval = started(lab).progress[0].approval or ""
     inner = Procedure(name="restart", steps=[step("look"), step("inner", ask="And now?")])
     later = farm.lab(step("look"), actions=[inner, farm.action("look")], client=lab.client)
-    later.resolver.answer(asked, "approved", person("bob"))
+    later.resolver.answer(approval, "approved", person("bob"))
 
     assert "p:restart is a procedure by now" in (go_on(later).reason or "")
     assert farm.done == []
@@ -590,7 +599,7 @@ def test_it_stops_for_a_person_when_the_last_worker_of_its_queue_is_gone() -> No
 
     assert (record.state, len(farm.done)) == ("stopped", looks)
     assert "No live worker consumes queue 'gpu'" in (record.reason or "")
-    assert [told.state for told in farm.told] == ["stopped"]
+    assert [event.state for event in farm.told] == ["stopped"]
 
 
 def test_a_step_goes_on_on_the_queue_that_its_action_has_by_now() -> None:
@@ -610,8 +619,8 @@ def test_a_person_ends_it_although_no_worker_can_undo_a_step() -> None:
     assert "No live worker consumes queue 'gpu'" in (stopped.reason or "")
 
     assert later.store.procedures.cancel(record.id, ANN, "that host is no more") == "ok"
-    ended = go_on(later)
-    assert (ended.state, ended.compensated) == ("cancelled", ["ready"])
+    final = go_on(later)
+    assert (final.state, final.compensated) == ("cancelled", ["ready"])
     assert farm.done[-1] == "undo ready"
 
 
@@ -671,10 +680,12 @@ def test_it_has_the_class_of_its_strictest_step() -> None:
     farm = Farm()
     actions = strict(farm, reversibility="irreversible")
     lab = farm.lab(step("drain"), step("restart"), actions=actions)
-    found = next(one for one in lab.agent.catalog.actions if one.id == "p:renew")
+    entry = next(
+        action_entry for action_entry in lab.agent.catalog.actions if action_entry.id == "p:renew"
+    )
 
-    assert (found.risk, found.reversibility) == ("high", "irreversible")
-    assert found.autonomy.mode == "approval-required"
+    assert (entry.risk, entry.reversibility) == ("high", "irreversible")
+    assert entry.autonomy.mode == "approval-required"
 
 
 def test_one_approval_counts_for_all_steps_and_shows_the_plan() -> None:
@@ -684,7 +695,7 @@ def test_one_approval_counts_for_all_steps_and_shows_the_plan() -> None:
     waiting = call(lab).waits_for or ""
     item = lab.store.approvals.get(waiting)
     assert item is not None
-    assert [one.id for one in item.plan] == ["drain", "restart"]
+    assert [step_plan.id for step_plan in item.plan] == ["drain", "restart"]
     assert item.preview is not None
     assert item.preview.output == {
         "steps": [
@@ -757,8 +768,8 @@ def test_the_loop_starts_it_and_does_not_wait() -> None:
     procedure = Procedure(
         name="renew", params=Server, target="server", steps=[step("drain"), step("q", ask="ok?")]
     )
-    made = plugin(procedure, farm.action("drain"), chooses(decision))
-    lab = Lab(Agent("test", plugins=[made]))
+    starter = plugin(procedure, farm.action("drain"), chooses(decision))
+    lab = Lab(Agent("test", plugins=[starter]))
     result = lab.run()
     [done] = result.action_results
 
@@ -790,7 +801,7 @@ def test_a_step_that_takes_down_its_workers_ends_the_procedure(caplog: Any) -> N
     assert record.state == "failed"
     assert "its workers were lost repeatedly, the last one was w" in (record.reason or "")
     assert farm.done == []
-    assert [one.state for one in farm.told] == ["failed"]
+    assert [event.state for event in farm.told] == ["failed"]
 
 
 def test_a_question_has_the_values_of_the_procedure() -> None:
@@ -801,17 +812,17 @@ def test_a_question_has_the_values_of_the_procedure() -> None:
     item = lab.store.approvals.get(record.progress[1].approval or "")
 
     assert item is not None
-    asked = str(item.params["question"])
-    assert asked.startswith('Go on with web1, which had [3, "xxx')
-    assert asked.endswith("xxx…?")
-    assert len(asked) < 300
+    question_text = str(item.params["question"])
+    assert question_text.startswith('Go on with web1, which had [3, "xxx')
+    assert question_text.endswith("xxx…?")
+    assert len(question_text) < 300
 
 
 LEFT = "${steps.drain.output.left}"
 
 
 @pytest.mark.parametrize(
-    ("left", "text", "asked"),
+    ("left", "text", "expected"),
     [
         ("", LEFT, '""'),
         ("x" * 200, LEFT * 11, "x" * 1999 + "…"),
@@ -819,14 +830,14 @@ LEFT = "${steps.drain.output.left}"
     ],
 )
 def test_a_question_is_asked_whatever_the_length_of_its_values(
-    left: str, text: str, asked: str
+    left: str, text: str, expected: str
 ) -> None:
     farm = Farm(drain={"left": left})
     lab = farm.lab(step("drain"), step("question", ask=text))
     item = lab.store.approvals.get(started(lab).progress[1].approval or "")
 
     assert item is not None
-    assert item.params["question"] == asked
+    assert item.params["question"] == expected
 
 
 def test_after_a_restart_of_redis_a_step_that_may_have_run_is_not_repeated() -> None:
@@ -870,9 +881,9 @@ def mistakes() -> list[tuple[list[dict[str, Any]], str]]:
     ]
 
 
-@pytest.mark.parametrize(("steps", "said"), mistakes())
+@pytest.mark.parametrize(("steps", "message"), mistakes())
 def test_mistakes_are_found_when_the_agent_is_loaded(
-    steps: list[dict[str, Any]], said: str
+    steps: list[dict[str, Any]], message: str
 ) -> None:
     class Count(BaseModel):
         count: int
@@ -880,11 +891,11 @@ def test_mistakes_are_found_when_the_agent_is_loaded(
     farm = Farm()
     other = Procedure(name="other", steps=[step("drain")])
     typed = Action(name="typed", execute=lambda params: None, params=Count)
-    parts = [ProcedureStep(**one) for one in steps]
+    parts = [ProcedureStep(**fields) for fields in steps]
     own = Procedure(name="renew", params=Server, steps=parts)
     with pytest.raises(ConfigError, match="procedure p:renew") as caught:
         Agent("test", plugins=[plugin(farm.action("drain"), typed, other, own)])
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_an_agent_file_declares_procedures() -> None:

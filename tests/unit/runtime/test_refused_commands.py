@@ -137,9 +137,9 @@ def test_an_item_proposed_halfway_is_proposed_again() -> None:
     assert lab.resolver.answer(item.id, "approved", person("bob")).outcome == "approved"
     lab.deliver()
     assert len(recorder.calls) == 1
-    found = lab.store.runs.get(run.id)
-    assert found is not None
-    assert found.status == "completed"
+    run_after = lab.store.runs.get(run.id)
+    assert run_after is not None
+    assert run_after.status == "completed"
 
 
 def test_an_item_that_is_not_whole_is_joined_by_nobody() -> None:
@@ -160,9 +160,9 @@ def test_an_item_that_is_not_whole_is_joined_by_nobody() -> None:
 def test_a_foreign_list_of_jobs_stops_no_sweep() -> None:
     lab = Lab(agent(chooses(choice()), Recorder().action()))
     foreign(lab, KEYS.jobs)
-    taken = lab.store.due.take()
-    assert "repair" in taken
-    lab.sweeper.recover(taken)
+    jobs = lab.store.due.take()
+    assert "repair" in jobs
+    lab.sweeper.recover(jobs)
 
     assert lab.client.smembers(KEYS.jobs) == set()
     assert "repair" not in lab.store.due.take()

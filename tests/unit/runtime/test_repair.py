@@ -206,11 +206,11 @@ def test_a_job_missing_from_the_due_index_is_made_due() -> None:
     for _ in range(2):  # the first finds that it is not due, the second that its message was lost
         lab.sweeper.sweep()
     lab.deliver()
-    found = lab.store.calls.get(call_id)
+    record = lab.store.calls.get(call_id)
 
-    assert found is not None
-    assert found.execution is not None
-    assert (found.execution.state, len(recorder.calls)) == ("succeeded", 1)
+    assert record is not None
+    assert record.execution is not None
+    assert (record.execution.state, len(recorder.calls)) == ("succeeded", 1)
     assert not lab.client.exists(KEYS.jobs)
 
 
@@ -286,10 +286,10 @@ def test_an_answer_that_fails_halfway_leaves_the_item_pending_and_counts_when_it
     lab.client.rename("aside", key) if lab.client.exists("aside") else None
     again = lab.resolver.answer(item.id, verdict, person("ann"), "note")
     lab.deliver()
-    found = lab.store.approvals.get(item.id)
+    stored = lab.store.approvals.get(item.id)
 
     assert again.outcome == verdict
-    assert found is not None
-    assert found.status == verdict
+    assert stored is not None
+    assert stored.status == verdict
     assert len(recorder.calls) == (1 if verdict == "approved" else 0)
     assert lab.client.ttl(KEYS.approval(item.id)) > 0

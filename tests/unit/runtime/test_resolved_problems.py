@@ -166,8 +166,8 @@ def test_a_denied_action_is_asked_for_again_when_its_problem_comes_back() -> Non
     assert world.lab.store.holds.all() == []
     world.look(DOWN)
 
-    [asked] = world.lab.store.approvals.page(9).pending
-    assert asked.id != world.id
+    [item] = world.lab.store.approvals.page(9).pending
+    assert item.id != world.id
 
 
 def test_a_denied_action_is_asked_for_again_when_its_hold_is_lifted() -> None:
@@ -184,8 +184,8 @@ def test_a_person_may_ask_for_what_was_denied() -> None:
     _deny(world)
     call_action(world.lab, action="p:restart", params={"host": "web"})
 
-    [asked] = world.lab.store.approvals.page(9).pending
-    assert asked.requested_by == ["ann"]
+    [item] = world.lab.store.approvals.page(9).pending
+    assert item.requested_by == ["ann"]
 
 
 def test_a_denial_leaves_a_suspension_as_it_is() -> None:

@@ -142,9 +142,9 @@ def test_revoking_and_restoring_are_in_the_audit_and_the_events() -> None:
     revoked(lab)
     lab.whole.freezes.restore(lab.agent.id, ANN)
     lab.store.audit_trail.seal()
-    told = [entry for entry in lab.store.audit_trail.page(50).entries if "scope" in entry.what]
+    entries = [entry for entry in lab.store.audit_trail.page(50).entries if "scope" in entry.what]
 
-    assert [(e.kind, e.before, e.after, e.who) for e in reversed(told)] == [
+    assert [(e.kind, e.before, e.after, e.who) for e in reversed(entries)] == [
         ("agent.revoked", "acting", "revoked", "ann"),
         ("agent.restored", "revoked", "acting", "ann"),
     ]
@@ -175,10 +175,10 @@ def test_the_investigations_of_a_revoked_agent_end_with_what_they_have_asked_for
     with scene(call("restart", {"word": "web"}), say("done")) as here:
         waiting = here.ask()
         done = revoked(here.lab)
-        found = here.settle()
+        investigation = here.settle()
 
         assert (done.approvals, done.investigations) == (1, 1)
-        assert found.ending == "cancelled"
+        assert investigation.ending == "cancelled"
         item = here.lab.store.approvals.get(waiting.approval_id or "")
         assert item is not None
         assert item.status == "withdrawn"
@@ -188,10 +188,10 @@ def test_the_investigations_of_a_revoked_agent_end_with_what_they_have_asked_for
 def test_an_investigation_that_is_asked_for_later_ends_at_once() -> None:
     with scene(say("done")) as here:
         revoked(here.lab)
-        found = here.ask()
+        investigation = here.ask()
 
-        assert found.ending == "cancelled"
-        assert "The agent's right to act is revoked: stolen key" in (found.detail or "")
+        assert investigation.ending == "cancelled"
+        assert "The agent's right to act is revoked: stolen key" in (investigation.detail or "")
         assert here.model.requests == []
 
 
@@ -229,9 +229,9 @@ def test_a_request_to_the_model_that_runs_is_cut_off() -> None:
     stopping = Stopping()
     with scene(stopping) as here:
         stopping.stop = lambda: revoked(here.lab)
-        found = here.ask()
+        investigation = here.ask()
 
-        assert found.ending == "cancelled"
+        assert investigation.ending == "cancelled"
         counted = here.lab.client.hgetall("boyd:{detective}:usage")
         assert counted["requests abandoned scripted"] == "1"
 

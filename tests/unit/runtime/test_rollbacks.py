@@ -35,9 +35,9 @@ class Undoing:
         )
         call_id = self.lab.launcher.call(request, None)
         self.lab.deliver()
-        found = self.lab.store.calls.get(call_id)
-        assert found is not None
-        return found
+        record = self.lab.store.calls.get(call_id)
+        assert record is not None
+        return record
 
     @property
     def of_loop(self) -> str:
@@ -62,10 +62,10 @@ class Undoing:
 
 
 def test_the_title_of_a_roll_back_names_what_it_undoes() -> None:
-    made = Undoing(autonomy=GATED)
-    execution = made.done()
-    made.back(execution)
-    [item] = made.pending()
+    undoing = Undoing(autonomy=GATED)
+    execution = undoing.done()
+    undoing.back(execution)
+    [item] = undoing.pending()
 
     assert item.title == f"undo of p:do ({execution[: len('approval:') + 8]})"
     assert (item.action_id, item.undoes) == ("p:do", execution)
@@ -73,35 +73,35 @@ def test_the_title_of_a_roll_back_names_what_it_undoes() -> None:
 
 
 def test_a_call_that_names_no_execution_fails_however_long_the_name_is() -> None:
-    made = Undoing()
-    made.lab.run()
+    undoing = Undoing()
+    undoing.lab.run()
     with pytest.raises(RollbackRefused, match="is a rollback") as refused:
-        made.back("rollback:" * 1200 + "loop:1")
+        undoing.back("rollback:" * 1200 + "loop:1")
     assert len(str(refused.value)) < 400
 
 
 def test_the_title_of_what_executes_an_action_is_the_action() -> None:
-    made = Undoing(autonomy=GATED)
-    made.lab.run()
+    undoing = Undoing(autonomy=GATED)
+    undoing.lab.run()
 
-    assert [item.title for item in made.pending()] == ["p:do"]
+    assert [item.title for item in undoing.pending()] == ["p:do"]
 
 
 def test_an_item_of_an_earlier_release_has_a_title_too() -> None:
-    made = Undoing()
-    made.lab.run()
-    made.back(made.of_loop, requires_approval=True)
-    [item] = made.pending()
-    made.lab.client.hdel(f"boyd:{{test}}:approval:{item.id}", "title")
+    undoing = Undoing()
+    undoing.lab.run()
+    undoing.back(undoing.of_loop, requires_approval=True)
+    [item] = undoing.pending()
+    undoing.lab.client.hdel(f"boyd:{{test}}:approval:{item.id}", "title")
 
-    assert made.pending()[0].title == f"undo of p:do ({made.of_loop})"
+    assert undoing.pending()[0].title == f"undo of p:do ({undoing.of_loop})"
 
 
 def test_the_approval_of_a_rollback_shows_the_execution_it_undoes() -> None:
-    made = Undoing()
-    made.lab.run()
-    made.back(made.of_loop, requires_approval=True)
-    [item] = made.pending()
+    undoing = Undoing()
+    undoing.lab.run()
+    undoing.back(undoing.of_loop, requires_approval=True)
+    [item] = undoing.pending()
 
     assert item.undone is not None
     assert item.undone.output == {"freed": "3 GB"}
@@ -109,60 +109,62 @@ def test_the_approval_of_a_rollback_shows_the_execution_it_undoes() -> None:
 
 
 def test_events_and_the_audit_name_a_roll_back_as_one() -> None:
-    made = Undoing()
-    lab = made.lab
+    undoing = Undoing()
+    lab = undoing.lab
     lab.run()
-    made.back(made.of_loop, requires_approval=True, rationale="it was wrong")
-    [item] = made.pending()
+    undoing.back(undoing.of_loop, requires_approval=True, rationale="it was wrong")
+    [item] = undoing.pending()
     before = lab.store.events.newest()
-    made.approve(item)
-    told = [event for event in lab.store.events.after("0-0", 100) if "approval" in event.data]
+    undoing.approve(item)
+    events = [event for event in lab.store.events.after("0-0", 100) if "approval" in event.data]
     lab.store.audit_trail.seal()
     trail = {entry.kind: entry for entry in lab.store.audit_trail.page(50).entries}
 
     assert before != lab.store.events.newest()
-    assert {event.kind for event in told} == {
+    assert {event.kind for event in events} == {
         "approval.pending",
         "approval.approved",
         "approval.executed",
     }
-    assert {event.data["title"] for event in told} == {f"undo of p:do ({made.of_loop})"}
+    assert {event.data["title"] for event in events} == {f"undo of p:do ({undoing.of_loop})"}
     for kind in ("call.rollback", "approval.pending", "approval.approved"):
-        assert trail[kind].what["undoes"] == made.of_loop, kind
+        assert trail[kind].what["undoes"] == undoing.of_loop, kind
     assert trail["call.rollback"].note == "it was wrong"
 
 
 def test_an_execution_already_rolled_back_is_not_proposed_again() -> None:
-    made = Undoing(autonomy=GATED)
-    execution = made.done()
-    made.back(execution)
-    made.approve(made.pending()[0])
+    undoing = Undoing(autonomy=GATED)
+    execution = undoing.done()
+    undoing.back(execution)
+    undoing.approve(undoing.pending()[0])
     with pytest.raises(RollbackRefused, match="has been rolled back already"):
-        made.back(execution, requires_approval=True)
+        undoing.back(execution, requires_approval=True)
 
-    assert made.pending() == []
-    assert len(made.undone) == 1
+    assert undoing.pending() == []
+    assert len(undoing.undone) == 1
 
 
 def test_an_undo_that_waits_is_not_asked_for_by_somebody_else_too() -> None:
-    made = Undoing(autonomy=GATED)
-    execution = made.done()
-    made.back(execution)
-    [item] = made.pending()
+    undoing = Undoing(autonomy=GATED)
+    execution = undoing.done()
+    undoing.back(execution)
+    [item] = undoing.pending()
     with pytest.raises(RollbackRefused, match=f"waits for approval {item.id[:8]}"):
-        made.back(execution, who="carol")
+        undoing.back(execution, who="carol")
 
-    assert made.pending()[0].requested_by == ["ann"]
+    assert undoing.pending()[0].requested_by == ["ann"]
 
 
 def test_the_rationale_of_a_call_is_in_the_audit() -> None:
-    made = Undoing()
+    undoing = Undoing()
     request = CallRequest(
         kind="execute", action="p:do", actor=person("ann"), rationale="disk alarm 42"
     )
-    made.lab.launcher.call(request, None)
-    made.lab.store.audit_trail.seal()
-    [entry] = [e for e in made.lab.store.audit_trail.page(50).entries if e.kind == "call.execute"]
+    undoing.lab.launcher.call(request, None)
+    undoing.lab.store.audit_trail.seal()
+    [entry] = [
+        e for e in undoing.lab.store.audit_trail.page(50).entries if e.kind == "call.execute"
+    ]
 
     assert (entry.note, entry.who) == ("disk alarm 42", "ann")
 

@@ -72,9 +72,9 @@ def pages(lab: Lab, limit: int, **filters: Any) -> Iterator[RunPage]:
             return
 
 
-def titles(found: Iterator[RunPage]) -> list[str]:
+def titles(run_pages: Iterator[RunPage]) -> list[str]:
     """The titles on those pages."""
-    return [run.title for page in found for run in page.runs]
+    return [run.title for page in run_pages for run in page.runs]
 
 
 def ended(lab: Lab, *names: str, **fields: Any) -> list[str]:
@@ -169,13 +169,13 @@ def test_cancelling_stops_an_action_that_was_decided_and_not_claimed() -> None:
 def test_an_action_that_another_run_wants_too_is_executed() -> None:
     recorder = Recorder()
     lab = acting(recorder)
-    one, two = (lab.submit(title).run.id for title in ("one", "two"))
+    first, two = (lab.submit(title).run.id for title in ("one", "two"))
     lab.deliver(until=lambda: lab.dispatcher.hints[0][0] == "act")
-    cancel(lab, one)
+    cancel(lab, first)
     lab.deliver()
 
     assert len(recorder.calls) == 1
-    assert [now(lab, run_id).status for run_id in (one, two)] == ["cancelled", "completed"]
+    assert [now(lab, run_id).status for run_id in (first, two)] == ["cancelled", "completed"]
 
 
 def test_cancelling_while_the_action_runs_does_not_interrupt_it() -> None:
@@ -239,8 +239,8 @@ def test_the_approval_that_only_the_run_waits_for_is_withdrawn() -> None:
 
 def test_the_approval_goes_with_the_last_of_the_runs_that_wait_for_it() -> None:
     lab = acting(Recorder(), autonomy=GATED)
-    one, two = waiting(lab, "one", "two")
-    cancel(lab, one)
+    first, two = waiting(lab, "one", "two")
+    cancel(lab, first)
     assert len(pending(lab)) == 1
     assert now(lab, two).status == "investigating"
     cancel(lab, two)
@@ -249,14 +249,16 @@ def test_the_approval_goes_with_the_last_of_the_runs_that_wait_for_it() -> None:
 
 
 def test_the_approval_goes_with_its_last_run_although_the_others_are_forgotten() -> None:
-    made = agent(chooses(choice()), Recorder().action(autonomy=GATED), runs={"max_finished": 1})
-    lab = Lab(made)
-    one, two, other = waiting(lab, "one", "two", "other")
-    lab.client.hset(f"boyd:{{test}}:run:{one}", "createdAt", 1)
-    cancel(lab, one)
-    lab.client.zadd("boyd:{test}:runs:finished", {one: 1})
+    forgetful = agent(
+        chooses(choice()), Recorder().action(autonomy=GATED), runs={"max_finished": 1}
+    )
+    lab = Lab(forgetful)
+    first, two, other = waiting(lab, "one", "two", "other")
+    lab.client.hset(f"boyd:{{test}}:run:{first}", "createdAt", 1)
+    cancel(lab, first)
+    lab.client.zadd("boyd:{test}:runs:finished", {first: 1})
     cancel(lab, other)
-    assert lab.store.runs.get(one) is None
+    assert lab.store.runs.get(first) is None
     cancel(lab, two)
 
     assert pending(lab) == []
@@ -308,13 +310,13 @@ def test_cancelling_the_run_prevents_an_approved_action() -> None:
 def test_an_action_approved_for_another_run_too_is_executed() -> None:
     recorder = Recorder()
     lab = acting(recorder, autonomy=GATED)
-    one, two = waiting(lab, "one", "two")
+    first, two = waiting(lab, "one", "two")
     lab.resolver.answer(pending(lab)[0].id, "approved", person("ann"))
-    cancel(lab, one)
+    cancel(lab, first)
     lab.deliver()
 
     assert len(recorder.calls) == 1
-    assert [now(lab, run_id).status for run_id in (one, two)] == ["cancelled", "completed"]
+    assert [now(lab, run_id).status for run_id in (first, two)] == ["cancelled", "completed"]
 
 
 def test_an_item_past_its_deadline_has_expired_and_is_not_withdrawn() -> None:
@@ -369,13 +371,13 @@ def test_each_run_gets_only_what_its_own_iteration_found() -> None:
     words = {"now": "the first fault"}
     orienter = Orienter(name="o", orient=lambda: assessed(words["now"]))
     lab = Lab(agent(orienter))
-    [one] = ended(lab, "one")
+    [first] = ended(lab, "one")
     words["now"] = "the second fault"
     [two] = ended(lab, "two")
-    results = [now(lab, run_id).result for run_id in (one, two)]
+    results = [now(lab, run_id).result for run_id in (first, two)]
 
     assert [r.findings for r in results if r] == [["the first fault"], ["the second fault"]]
-    assert [now(lab, run_id).iteration for run_id in (one, two)] == [1, 2]
+    assert [now(lab, run_id).iteration for run_id in (first, two)] == [1, 2]
 
 
 def test_pages_hold_every_run_once_newest_first() -> None:
@@ -386,9 +388,9 @@ def test_pages_hold_every_run_once_newest_first() -> None:
     by_id = {run_id: now(lab, run_id).title for run_id in ids}
     for place, run_id in enumerate(ids):
         lab.client.zadd("boyd:{test}:runs", {run_id: place})
-    found = titles(pages(lab, 3))
+    names = titles(pages(lab, 3))
 
-    assert found == [by_id[run_id] for run_id in reversed(ids)]
+    assert names == [by_id[run_id] for run_id in reversed(ids)]
     assert [len(page.runs) for page in pages(lab, 3)] == [3, 3, 1]
 
 
@@ -435,13 +437,13 @@ def test_runs_are_filtered_by_status_priority_and_source() -> None:
 
 def test_a_page_looks_at_a_bounded_number_of_runs() -> None:
     lab = Lab(agent(mode="continuous"))
-    wanted = lab.submit("wanted", source="rare").run.id
-    lab.client.zadd("boyd:{test}:runs", {wanted: 1})
+    run_id = lab.submit("wanted", source="rare").run.id
+    lab.client.zadd("boyd:{test}:runs", {run_id: 1})
     lab.client.zadd("boyd:{test}:runs", {f"gone-{n:04}": 10 + n for n in range(SCANNED + 10)})
-    found = list(pages(lab, 5, source="rare"))
+    run_pages = list(pages(lab, 5, source="rare"))
 
-    assert [page.total for page in found] == [0, 1]
-    assert [run.id for run in found[1].runs] == [wanted]
+    assert [page.total for page in run_pages] == [0, 1]
+    assert [run.id for run in run_pages[1].runs] == [run_id]
 
 
 @pytest.mark.parametrize("cursor", ["x", "W10", "!!!", "bnVsbA", "W1siYSIsTmFOXV0", "e30"])

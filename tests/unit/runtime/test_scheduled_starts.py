@@ -26,11 +26,11 @@ def slot(ago: int = 0) -> Slot:
 
 def outcomes(lab: Lab, *slots: Slot, first: bool = False) -> list[str]:
     """The outcomes of the starts in those slots, in order."""
-    found = []
-    for one in slots:
-        found.append(lab.launcher.start_scheduled(one, first).outcome)
+    outcomes_found = []
+    for slot_time in slots:
+        outcomes_found.append(lab.launcher.start_scheduled(slot_time, first).outcome)
         lab.deliver()
-    return found
+    return outcomes_found
 
 
 def test_one_iteration_starts_in_each_slot_however_many_beats_try() -> None:
@@ -106,17 +106,17 @@ def test_looks_find_each_start_once_across_changes_of_the_clock() -> None:
     nightly = ClockSchedule(Schedule(("30 2 * * *",), "Europe/Vienna"), clock, app)  # type: ignore[arg-type]
     looks(hourly)
     looks(nightly)
-    found: list[tuple[int, int]] = []
+    counts: list[tuple[int, int]] = []
     for _ in range(6):
         first = second = 0
         for _ in range(60):
             clock.time += timedelta(minutes=1)
             first += looks(hourly)
             second += looks(nightly)
-        found.append((first, second))
+        counts.append((first, second))
 
     # In the third hour, 02:30 comes for the first time; in the fourth, once more.
-    assert found == [(1, 0), (1, 0), (1, 1), (1, 0), (1, 0), (1, 0)]
+    assert counts == [(1, 0), (1, 0), (1, 1), (1, 0), (1, 0), (1, 0)]
 
 
 class _Entry:
@@ -166,8 +166,8 @@ def test_an_invalid_schedule_is_refused(settings: dict[str, Any], reason: str) -
 
 
 def test_an_agent_announces_its_schedule_and_its_next_start() -> None:
-    made = agent(schedule=["0 8 * * *", "30 7 * * mon"], timezone="Europe/Vienna")
-    entry = Lab(made).engine.entry()
+    scheduled = agent(schedule=["0 8 * * *", "30 7 * * mon"], timezone="Europe/Vienna")
+    entry = Lab(scheduled).engine.entry()
     monday = datetime(2026, 1, 5, 0, 0, tzinfo=UTC)
 
     assert (entry.schedule, entry.timezone) == (["0 8 * * *", "30 7 * * mon"], "Europe/Vienna")
@@ -176,8 +176,8 @@ def test_an_agent_announces_its_schedule_and_its_next_start() -> None:
 
 
 def test_the_next_start_of_a_continuous_agent_is_the_earlier_one() -> None:
-    made = agent(mode="continuous", loop_interval=60, loop_offset=0, schedule="0 8 * * *")
-    entry = Lab(made).engine.entry()
+    scheduled = agent(mode="continuous", loop_interval=60, loop_offset=0, schedule="0 8 * * *")
+    entry = Lab(scheduled).engine.entry()
     early = datetime(2026, 1, 5, 7, 59, 30, tzinfo=UTC)
 
     assert entry.next_start(early) == datetime(2026, 1, 5, 8, 0, tzinfo=UTC)

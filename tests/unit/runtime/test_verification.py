@@ -61,8 +61,8 @@ class Patient:
         extra: dict[str, Any] = {"rollback": self._undo} if rollback else {}
         action = self.recorder.action(verify=self._verify, **extra, **self.settings)
         strategies = [
-            chooses(one, name=f"s{n}", applicable_when=lambda: not self.idle)
-            for n, one in enumerate(self.decisions)
+            chooses(decision, name=f"s{n}", applicable_when=lambda: not self.idle)
+            for n, decision in enumerate(self.decisions)
         ]
         parts = [*strategies, *more, action]
 
@@ -74,10 +74,10 @@ class Patient:
 
     def _verify(self, params: Any, result: Any) -> Any:
         self.looks.append((params, result))
-        found = self.verdicts.pop(0) if len(self.verdicts) > 1 else self.verdicts[0]
-        if isinstance(found, Exception):
-            raise found
-        return found
+        verdict = self.verdicts.pop(0) if len(self.verdicts) > 1 else self.verdicts[0]
+        if isinstance(verdict, Exception):
+            raise verdict
+        return verdict
 
     def _undo(self, params: Any, result: Any) -> str:
         self.undone.append(params)
@@ -121,9 +121,9 @@ def called(lab: Lab, **fields: Any) -> ActionResult:
 
 def verdict_of(lab: Lab, result: LoopResult) -> EffectName | None:
     """The verdict on the execution of an iteration, if there is one yet."""
-    found = executed(lab, result).verification
-    assert found is not None
-    return found.verdict
+    verification = executed(lab, result).verification
+    assert verification is not None
+    return verification.verdict
 
 
 def rationale(lab: Lab) -> str:
@@ -173,10 +173,10 @@ def test_an_effect_that_another_action_may_have_had_is_not_credited(
 
     assert verdict_of(lab, result) == verdict
     if verdict == "cannot tell":
-        found = executed(lab, result).verification
-        assert found is not None
-        assert found.evidence is not None
-        assert found.evidence.startswith("it is well, but call:")
+        verification = executed(lab, result).verification
+        assert verification is not None
+        assert verification.evidence is not None
+        assert verification.evidence.startswith("it is well, but call:")
 
 
 def test_an_earlier_action_on_the_target_does_not_blur_the_verdict() -> None:
@@ -208,9 +208,9 @@ def test_checks_go_on_until_one_is_final() -> None:
     assert verdict_of(lab, result) is None
 
     check(lab)
-    found = executed(lab, result).verification
-    assert found is not None
-    assert (found.verdict, found.checks) == ("effective", 4)
+    verification = executed(lab, result).verification
+    assert verification is not None
+    assert (verification.verdict, verification.checks) == ("effective", 4)
 
 
 @pytest.mark.parametrize(
@@ -232,10 +232,10 @@ def test_the_last_check_within_the_time_decides(
     check(lab)
     run_out(lab, executed(lab, result).id)
 
-    found = executed(lab, result).verification
-    assert found is not None
-    assert found.verdict == verdict
-    assert (evidence or "") in (found.evidence or "")
+    verification = executed(lab, result).verification
+    assert verification is not None
+    assert verification.verdict == verdict
+    assert (evidence or "") in (verification.evidence or "")
 
 
 def test_the_same_action_is_not_repeated_while_its_verdict_is_open() -> None:
@@ -413,7 +413,10 @@ def test_anomalies_of_others_do_not_change_the_situation_of_a_plugin() -> None:
         return SituationAssessment(
             source="p:o",
             findings=[],
-            anomalies=[Anomaly(type=one, description="", severity="low") for one in types],
+            anomalies=[
+                Anomaly(type=kind_of_anomaly, description="", severity="low")
+                for kind_of_anomaly in types
+            ],
         )
 
     noise = found("load").patched({"source": "host:o"})
@@ -462,10 +465,10 @@ def test_the_agent_file_can_let_an_action_repeat() -> None:
 
 def test_the_agent_file_says_how_long_and_how_often_it_is_checked() -> None:
     plan = Patient(None).lab(verification={ACTION: {"within": 7, "every": 2, "repeat_after": 9}})
-    found = plan.agent.verification(ACTION)
+    verification = plan.agent.verification(ACTION)
 
-    assert found is not None
-    assert (found.within, found.every, found.repeat_after) == (7, 2, 9)
+    assert verification is not None
+    assert (verification.within, verification.every, verification.repeat_after) == (7, 2, 9)
 
 
 def test_a_person_may_repeat_what_is_held() -> None:
@@ -490,10 +493,10 @@ def test_harm_is_rolled_back_once_and_the_action_not_repeated() -> None:
     first = lab.run()
     check(lab)
 
-    found = executed(lab, first).verification
-    assert found is not None
-    assert found.compensation is not None
-    assert (found.verdict, found.compensation.state) == ("worse", "rolled back")
+    verification = executed(lab, first).verification
+    assert verification is not None
+    assert verification.compensation is not None
+    assert (verification.verdict, verification.compensation.state) == ("worse", "rolled back")
     undo = lab.store.executions.get(f"rollback:{executed(lab, first).id}")
     assert undo is not None
     assert (undo.state, undo.by) == ("succeeded", "agent:test")
@@ -519,10 +522,10 @@ def test_harm_that_cannot_be_rolled_back_suspends_the_action(
     first = lab.run()
     check(lab)
 
-    found = executed(lab, first).verification
-    assert found is not None
-    assert found.compensation is not None
-    assert (found.compensation.state, found.compensation.detail) == ("none", reason)
+    verification = executed(lab, first).verification
+    assert verification is not None
+    assert verification.compensation is not None
+    assert (verification.compensation.state, verification.compensation.detail) == ("none", reason)
     assert [(hold.kind, hold.because) for hold in action.suspended] == [("suspended", "harm")]
     action.anomalies = [Anomaly(type="hot", description="", severity="high")]
     assert rationale(lab) == "p:do is suspended: loop:1 made it worse"
@@ -748,15 +751,15 @@ def test_an_approval_says_what_was_done_to_its_target_before() -> None:
     lab = action.lab(rollback=True)
     lab.run()
     check(lab)
-    said = []
+    texts = []
     for host in "ab":
         result = called(lab, params={"host": host}, requires_approval=True)
         item = lab.store.approvals.get(result.waits_for or "")
         assert item is not None
-        said.append(item.done_before)
+        texts.append(item.done_before)
 
     undo, done = "undo of p:do (1 min earlier): call succeeded", "p:do (1 min earlier): worse"
-    assert said == [f"{undo}; {done}", ""]
+    assert texts == [f"{undo}; {done}", ""]
 
 
 def approved(lab: Lab) -> None:
@@ -784,7 +787,7 @@ def test_an_effect_ends_the_hold_of_an_earlier_execution_that_had_none() -> None
     lab = action.lab()
     lab.run()
     check(lab)
-    assert [one.kind for one in lab.store.holds.all()] == ["no effect"]
+    assert [hold.kind for hold in lab.store.holds.all()] == ["no effect"]
 
     approved(lab)
     check(lab)
