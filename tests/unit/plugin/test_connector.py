@@ -97,7 +97,7 @@ def test_a_secret_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    "given",
+    "options",
     [
         {"username": "ann"},
         {"token": {"env": "A"}, "username": "ann", "password": {"env": "B"}},
@@ -106,9 +106,9 @@ def test_a_secret_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.M
         {"token": {"env": "A", "file": "b"}},
     ],
 )
-def test_credentials_that_contradict_each_other_are_refused(given: dict[str, object]) -> None:
+def test_credentials_that_contradict_each_other_are_refused(options: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
-        HttpAccess.model_validate(given)
+        HttpAccess.model_validate(options)
 
 
 @pytest.fixture
@@ -186,9 +186,9 @@ def test_a_change_with_success_and_an_unusable_answer_may_have_happened(server: 
     service = HttpService(server.url, HttpAccess())
     for body in (b'{"a":', b"[" * 100_000, b" " * (MAX_BYTES + 1)):
         server.body = body
-        found = change(lambda: service.send(context(), "POST", "/x", body={}))
-        assert isinstance(found, ActionResult)
-        assert found.unknown
+        result = change(lambda: service.send(context(), "POST", "/x", body={}))
+        assert isinstance(result, ActionResult)
+        assert result.unknown
 
 
 def test_a_server_that_trickles_is_given_up() -> None:
@@ -251,10 +251,10 @@ def test_a_change_that_times_out_may_have_happened_and_one_never_sent_has_not(
 
 
 def test_a_difference_shows_the_lines_that_change() -> None:
-    shown = difference({"replicas": 2, "name": "web"}, {"replicas": 3, "name": "web"}, "web")
-    assert shown.splitlines()[:2] == ["--- web now", "+++ web then"]
-    assert "-replicas: 2" in shown
-    assert "+replicas: 3" in shown
+    text = difference({"replicas": 2, "name": "web"}, {"replicas": 3, "name": "web"}, "web")
+    assert text.splitlines()[:2] == ["--- web now", "+++ web then"]
+    assert "-replicas: 2" in text
+    assert "+replicas: 3" in text
     assert difference("same", "same", "x") == ""
 
 

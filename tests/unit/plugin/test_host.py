@@ -51,16 +51,16 @@ def test_an_unknown_hook_is_refused_with_the_nearest_one() -> None:
 
 
 def test_a_hook_with_a_wrong_signature_is_refused_with_the_right_one() -> None:
-    said = refused(plugin(on_observe=lambda observation, ctx: None))
+    error = refused(plugin(on_observe=lambda observation, ctx: None))
 
-    assert "plugin 'p': hook on_observe" in said
-    assert "takes 'observation'; expected (observations, ctx) or fewer of them" in said
+    assert "plugin 'p': hook on_observe" in error
+    assert "takes 'observation'; expected (observations, ctx) or fewer of them" in error
 
 
 def test_a_component_with_a_wrong_signature_is_refused_with_the_right_one() -> None:
-    said = refused(plugin(Observer(name="o", observe=lambda context: [])))
+    error = refused(plugin(Observer(name="o", observe=lambda context: [])))
 
-    assert "takes 'context'; expected (ctx, shard) or fewer of them" in said
+    assert "takes 'context'; expected (ctx, shard) or fewer of them" in error
 
 
 def test_a_component_without_its_function_is_refused() -> None:
@@ -94,10 +94,12 @@ def test_a_plugin_has_to_call_the_base_class() -> None:
 
 
 def test_components_of_another_kind_are_refused() -> None:
-    made = plugin()
-    made.components = [print]  # type: ignore[list-item]
+    broken_plugin = plugin()
+    broken_plugin.components = [print]  # type: ignore[list-item]
 
-    assert "`components` list <built-in function print>, which is no component" in refused(made)
+    assert "`components` list <built-in function print>, which is no component" in refused(
+        broken_plugin
+    )
 
 
 def test_a_wrong_option_names_the_plugin_and_the_option() -> None:
@@ -123,7 +125,7 @@ def test_a_refused_plugin_leaves_nothing_behind() -> None:
 
 
 def test_functions_take_what_they_need() -> None:
-    taken: list[Any] = []
+    ids: list[Any] = []
 
     class Frugal(Plugin):
         id = "frugal"
@@ -133,11 +135,11 @@ def test_functions_take_what_they_need() -> None:
             return [seen()]
 
         def on_observe(self, ctx: Context) -> None:
-            taken.append(ctx.plugin_id)
+            ids.append(ctx.plugin_id)
 
     Lab(Agent("test", plugins=[Frugal()])).run()
 
-    assert taken == ["frugal"]
+    assert ids == ["frugal"]
 
 
 def test_decorated_methods_stay_methods() -> None:
@@ -241,7 +243,7 @@ def test_plugins_are_found_by_entry_point_by_path_and_in_a_folder(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "place"),
     [
         ("exampel", "did you mean 'example'"),
         ("boyd.plugins.example:Nothing", "has no 'Nothing'"),
@@ -249,11 +251,11 @@ def test_plugins_are_found_by_entry_point_by_path_and_in_a_folder(tmp_path: Path
         ("boyd.plugins.example:Decision", "is not a boyd.Plugin class"),
     ],
 )
-def test_a_plugin_that_is_not_found_says_where_it_was_looked_for(name: str, said: str) -> None:
+def test_a_plugin_that_is_not_found_says_where_it_was_looked_for(name: str, place: str) -> None:
     with pytest.raises(BoydError) as caught:
         find_plugin(name)
 
-    assert said in str(caught.value)
+    assert place in str(caught.value)
 
 
 def test_a_plugin_file_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
@@ -263,7 +265,7 @@ def test_a_plugin_file_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         (
             "orientier()",
@@ -278,12 +280,12 @@ def test_a_plugin_file_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
         ("1 / 0", "mine.py line 3: ZeroDivisionError: division by zero"),
     ],
 )
-def test_an_error_in_a_plugin_file_names_the_line(tmp_path: Path, line: str, said: str) -> None:
+def test_an_error_in_a_plugin_file_names_the_line(tmp_path: Path, line: str, message: str) -> None:
     (tmp_path / "mine.py").write_text(f"from boyd import orienter\n\n{line}\n")
     with pytest.raises(PluginError) as caught:
         find_plugin("mine", tmp_path)
 
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_an_error_below_a_plugins_own_code_names_the_line_that_led_to_it(tmp_path: Path) -> None:
@@ -293,10 +295,10 @@ def test_an_error_below_a_plugins_own_code_names_the_line_that_led_to_it(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("given", "limit"), [({}, 10.0), ({"timeout": None}, 10.0), ({"timeout": 3}, 3)]
+    ("arguments", "limit"), [({}, 10.0), ({"timeout": None}, 10.0), ({"timeout": 3}, 3)]
 )
 def test_a_plugins_http_never_waits_for_ever(
-    monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], limit: float
+    monkeypatch: pytest.MonkeyPatch, arguments: dict[str, Any], limit: float
 ) -> None:
     sent: list[Any] = []
 
@@ -309,7 +311,7 @@ def test_a_plugins_http_never_waits_for_ever(
     monkeypatch.setattr(requests.adapters.HTTPAdapter, "send", send)
     http = Lab(Agent("test")).engine.context("p").http
 
-    assert http.get("http://127.0.0.1:1/", **given).ok
+    assert http.get("http://127.0.0.1:1/", **arguments).ok
     assert sent == [limit]
 
 

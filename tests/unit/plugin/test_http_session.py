@@ -18,20 +18,20 @@ from plugin_kit import Site, site
 @pytest.fixture
 def web() -> Iterator[Site]:
     """A server on this host."""
-    with site() as made:
-        yield made
+    with site() as web_site:
+        yield web_site
 
 
 @pytest.fixture
 def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     """A proxy of the environment, which refuses all that it is asked."""
-    with site() as made:
-        made.status = 403
+    with site() as web_site:
+        web_site.status = 403
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
-            monkeypatch.setenv(name, made.url.replace("//", "//user:secret@"))
+            monkeypatch.setenv(name, web_site.url.replace("//", "//user:secret@"))
         for name in ("NO_PROXY", "no_proxy"):
             monkeypatch.delenv(name, raising=False)
-        yield made
+        yield web_site
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
@@ -56,10 +56,10 @@ def test_a_redirect_to_this_host_is_not_followed_through_a_proxy(web: Site, prox
 
 
 def test_a_check_says_through_which_proxy_it_went_but_not_its_password(proxy: Site) -> None:
-    found = check(MonitoredEndpoint(id="far", name="Far", url="http://far.example.com/"))
+    check_result = check(MonitoredEndpoint(id="far", name="Far", url="http://far.example.com/"))
     address = proxy.url.partition("//")[2].rstrip("/")
 
-    assert found.error == f"answered 403, expected 200 (through the proxy {address})"
+    assert check_result.error == f"answered 403, expected 200 (through the proxy {address})"
 
 
 @pytest.fixture

@@ -70,20 +70,20 @@ def run(*arguments: str) -> Result:
 def listed(*arguments: str) -> dict[str, dict[str, object]]:
     result = run("list", "-o", "json", *arguments)
     assert result.exit_code == 0, result.output
-    return {one["name"]: one for one in json.loads(result.output)}
+    return {row["name"]: row for row in json.loads(result.output)}
 
 
 @pytest.mark.usefixtures("others")
 def test_plugins_of_all_packages_are_listed_and_a_broken_one_breaks_nothing() -> None:
-    found = listed()
+    by_name = listed()
 
-    assert "error" not in found["fine"]
-    assert (found["fine"]["package"], found["fine"]["version"]) == ("boyd-others", "2.3")
-    assert found["fine"]["summary"] == "Does fine."
-    assert found["needy"]["missing"] == ["nowhere-to-be-found>=1"]
-    assert "syntax.py line 1" in str(found["syntax"]["error"])
-    assert "others_pkg.nowhere" in str(found["absent"]["error"])
-    assert found["process"]["package"] == "boyd"
+    assert "error" not in by_name["fine"]
+    assert (by_name["fine"]["package"], by_name["fine"]["version"]) == ("boyd-others", "2.3")
+    assert by_name["fine"]["summary"] == "Does fine."
+    assert by_name["needy"]["missing"] == ["nowhere-to-be-found>=1"]
+    assert "syntax.py line 1" in str(by_name["syntax"]["error"])
+    assert "others_pkg.nowhere" in str(by_name["absent"]["error"])
+    assert by_name["process"]["package"] == "boyd"
     assert not [name for name in sys.modules if name.startswith("others_pkg")]
     assert "needs boyd-others[fast]: nowhere-to-be-found>=1" in run("list").output
 
@@ -116,9 +116,9 @@ def test_import_errors_are_shown_only_when_plugins_are_loaded() -> None:
 
 
 def test_every_built_in_plugin_is_described_with_its_options_and_actions() -> None:
-    for name, one in listed().items():
-        if one["package"] == "boyd":
-            assert one["summary"], name
+    for name, row in listed().items():
+        if row["package"] == "boyd":
+            assert row["summary"], name
             result = run("show", name, "-o", "json")
             assert result.exit_code == 0, result.output
             data = json.loads(result.output)
@@ -166,14 +166,14 @@ Lamp.Options.model_rebuild()
 
 
 def test_options_are_listed_with_those_that_they_hold() -> None:
-    found = {option.name: option for option in options_of(Lamp.Options)}
+    options = {option.name: option for option in options_of(Lamp.Options)}
 
-    assert (found["url"].required, found["url"].meaning) == (True, "where it is")
-    assert (found["one.size"].default, found["one.size"].meaning) == ("3", "how large it is.")
-    assert found["one.colour"].default == '"red"'
-    assert found["many"].type == "array of table"
+    assert (options["url"].required, options["url"].meaning) == (True, "where it is")
+    assert (options["one.size"].default, options["one.size"].meaning) == ("3", "how large it is.")
+    assert options["one.colour"].default == '"red"'
+    assert options["many"].type == "array of table"
     for name in ("many", "by_name", "actions.switch"):
-        assert found[name].meaning == "Options as of `one`."
+        assert options[name].meaning == "Options as of `one`."
 
 
 def test_an_action_that_options_enable_is_described_with_the_option() -> None:
@@ -234,8 +234,8 @@ def test_the_package_of_a_new_plugin_installs_and_its_tests_pass(
     python([*offline, "--target", str(site), str(package)], site)
 
     assert "4 passed" in python(["-m", "pytest", "-q", str(package / "tests")], site)
-    shown = python(["-m", "boyd_cli", "plugins", "show", "two-words"], site)
-    assert ("actions.set_switch" in shown) == bool(kind)
+    output = python(["-m", "boyd_cli", "plugins", "show", "two-words"], site)
+    assert ("actions.set_switch" in output) == bool(kind)
     python(["-m", "mypy", "--strict", str(package / "src")], site)
 
 

@@ -139,7 +139,10 @@ def test_changes_in_place_by_a_plugin_reach_nobody_else() -> None:
     assert got["situation"] == got["strategy"] == {"n": {"x": 1}}
     assert got["action"] == {"deep": {"list": [1, 2, 3]}}
     assert got["result"] == [ORIGINAL]
-    assert [(one.risk, one.timeout) for one in agent.host.actions.values()] == [("low", 60.0)]
+    assert [
+        (changed_action.risk, changed_action.timeout)
+        for changed_action in agent.host.actions.values()
+    ] == [("low", 60.0)]
     assert [observation.data for observation in result.observations] == [ORIGINAL]
     assert result.problems == []
 

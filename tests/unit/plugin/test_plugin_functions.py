@@ -57,12 +57,12 @@ def test_a_component_may_not_be_async(
 def test_a_component_may_only_be_a_generator_where_all_is_read(
     kind: type[Component], name: str
 ) -> None:
-    made = component(kind, name, generator)
+    part = component(kind, name, generator)
     if name in kind.yielding:
-        agent(made)
+        agent(part)
     else:
         with pytest.raises(PluginError, match="has a yield, and nobody reads it"):
-            agent(made)
+            agent(part)
 
 
 def with_hook(name: str, function: Callable[..., Any]) -> Plugin:
@@ -97,8 +97,8 @@ def test_a_guard_that_returns_a_coroutine_blocks_the_action() -> None:
         on_before_act = hook(fail_closed=True)(lambda self: coroutine())
 
     act = Recorder()
-    made = plugin(chooses(choice()), act.action())
-    lab = Lab(Agent("test", plugins=[made, Wrapped()]))
+    own_plugin = plugin(chooses(choice()), act.action())
+    lab = Lab(Agent("test", plugins=[own_plugin, Wrapped()]))
     [result] = lab.run().action_results
 
     assert act.calls == []
@@ -110,9 +110,9 @@ def test_observations_may_be_yielded_by_observers_and_hooks() -> None:
         yield seen("a")
         yield seen("b")
 
-    more = plugin(id="more", on_observe=lambda: (one for one in [seen("c")]))
-    made = plugin(Observer(name="eyes", observe=observe))
-    result = Lab(Agent("test", plugins=[made, more])).run()
+    more = plugin(id="more", on_observe=lambda: (item for item in [seen("c")]))
+    own_plugin = plugin(Observer(name="eyes", observe=observe))
+    result = Lab(Agent("test", plugins=[own_plugin, more])).run()
 
     assert [observation.source for observation in result.observations] == ["a", "b", "c"]
 
@@ -132,9 +132,9 @@ def test_a_generator_without_end_is_read_up_to_a_limit(name: str) -> None:
 
 
 def test_an_iterator_without_end_is_read_up_to_a_limit() -> None:
-    made = agent(Observer(name="eyes", timeout=600, observe=lambda: repeat(seen())))
+    endless = agent(Observer(name="eyes", timeout=600, observe=lambda: repeat(seen())))
 
-    [failure] = Lab(made).run().observer_errors
+    [failure] = Lab(endless).run().observer_errors
 
     assert failure.error == "ValueError: gave more than 100000 values"
 
@@ -177,10 +177,10 @@ def raises(error: BaseException) -> Callable[[], Any]:
     return function
 
 
-@pytest.mark.parametrize("error", ENDS, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("error", ENDS, ids=lambda error: type(error).__name__)
 def test_an_error_in_a_component_does_not_affect_the_others(error: BaseException) -> None:
     act = Recorder()
-    made = agent(
+    failing_agent = agent(
         sees("eyes", seen()),
         Observer(name="blind", observe=raises(error)),
         reads("brain", "well"),
@@ -189,7 +189,7 @@ def test_an_error_in_a_component_does_not_affect_the_others(error: BaseException
         chooses(choice()),
         act.action(),
     )
-    result = Lab(made).run()
+    result = Lab(failing_agent).run()
     name = type(error).__name__
 
     assert result.success
@@ -199,7 +199,7 @@ def test_an_error_in_a_component_does_not_affect_the_others(error: BaseException
     assert len(act.calls) == 1
 
 
-@pytest.mark.parametrize("error", ENDS, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("error", ENDS, ids=lambda error: type(error).__name__)
 def test_errors_of_strategies_hooks_and_actions_are_reported_by_type(
     error: BaseException,
 ) -> None:
@@ -218,12 +218,12 @@ def test_errors_of_strategies_hooks_and_actions_are_reported_by_type(
     assert [p.id for p in hooking.problems if name in p.error] == ["p.on_orient"]
 
 
-@pytest.mark.parametrize("error", ENDS, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("error", ENDS, ids=lambda error: type(error).__name__)
 def test_a_guard_that_ends_in_any_way_blocks_the_action(error: BaseException) -> None:
     act = Recorder()
     guard = hook(fail_closed=True)(raises(error))
-    made = plugin(chooses(choice()), act.action(), on_before_act=guard)
-    [result] = Lab(Agent("test", plugins=[made])).run().action_results
+    own_plugin = plugin(chooses(choice()), act.action(), on_before_act=guard)
+    [result] = Lab(Agent("test", plugins=[own_plugin])).run().action_results
 
     assert act.calls == []
     assert "guard p.on_before_act failed" in str(result.error)
@@ -248,7 +248,7 @@ def checks(error: BaseException) -> type[BaseModel]:
     return Params
 
 
-@pytest.mark.parametrize("error", ENDS, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("error", ENDS, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize(
     "settings", [{}, {"doubt": lambda: ""}, {"autonomy": Autonomy(mode="approval-required")}]
 )

@@ -68,10 +68,10 @@ class Scenery:
 def scenery() -> Iterator[Scenery]:
     """Nobody can press Ctrl-C, as in a process of workers; what is left behind is ended."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    made = Scenery()
-    yield made
-    made.hanging.set()
-    for process in made.left:
+    new_scenery = Scenery()
+    yield new_scenery
+    new_scenery.hanging.set()
+    for process in new_scenery.left:
         process.kill()
         process.wait()
     signal.signal(signal.SIGINT, before)
@@ -113,7 +113,7 @@ Body = Callable[[Given, Any], Any]
 def raising(error: BaseException) -> Body:
     """A function that raises it."""
 
-    def body(given: Given, good: Any) -> Any:
+    def body(arguments: Given, good: Any) -> Any:
         raise error
 
     return body
@@ -121,7 +121,7 @@ def raising(error: BaseException) -> Body:
 
 def returning(value: Any) -> Body:
     """A function that returns it."""
-    return lambda given, good: value
+    return lambda arguments, good: value
 
 
 def spoil(value: Any) -> None:
@@ -129,53 +129,53 @@ def spoil(value: Any) -> None:
     if isinstance(value, BaseModel):
         spoil(value.__dict__)
     elif isinstance(value, dict | list):
-        for one in list(value.values() if isinstance(value, dict) else value):
-            spoil(one)
+        for item in list(value.values() if isinstance(value, dict) else value):
+            spoil(item)
         value.clear()
 
 
-def spoil_all(given: Given, good: Any) -> Any:
+def spoil_all(arguments: Given, good: Any) -> Any:
     """Change all that was given."""
-    spoil(given)
+    spoil(arguments)
     return good
 
 
-def invalid(given: Given, good: Any) -> Any:
+def invalid(arguments: Given, good: Any) -> Any:
     """A model built without validation, or changed afterwards."""
     if isinstance(good, list):
-        return [invalid(given, one) for one in good]
+        return [invalid(arguments, item) for item in good]
     if isinstance(good, str | dict) and "priority" not in good:
         return EndpointReply.model_construct(status=200, body=NO_JSON)
     if isinstance(good, dict):
-        return {"assessments": [invalid(given, assessed())]}
-    made = good.model_copy()
-    made.__dict__["params" if isinstance(good, Decision) else "data"] = NO_JSON
-    return made
+        return {"assessments": [invalid(arguments, assessed())]}
+    copy = good.model_copy()
+    copy.__dict__["params" if isinstance(good, Decision) else "data"] = NO_JSON
+    return copy
 
 
-def hollow(given: Given, good: Any) -> Any:
+def hollow(arguments: Given, good: Any) -> Any:
     """A model of which every field is wrong."""
     if isinstance(good, list):
-        return [hollow(given, one) for one in good]
+        return [hollow(arguments, item) for item in good]
     if isinstance(good, str | dict) and "priority" not in good:
         return EndpointReply.model_construct(status="ok")  # type: ignore[arg-type]
     if isinstance(good, dict):
-        return {"assessments": [hollow(given, assessed())]}
+        return {"assessments": [hollow(arguments, assessed())]}
     return type(good).model_construct(action=5, confidence=7, source=5)
 
 
 def bodies(name: str, scenery: Scenery) -> list[Body]:
     """The variants of a misbehaviour."""
 
-    def leave(given: Given, good: Any) -> Any:
+    def leave(arguments: Given, good: Any) -> Any:
         scenery.left.append(subprocess.Popen(["sleep", "600"], close_fds=False))
         return good
 
-    def close(given: Given, good: Any) -> Any:
+    def close(arguments: Given, good: Any) -> Any:
         sys.stdout.close()
         return good
 
-    def fork(given: Given, good: Any, error: Exception | None = None) -> Any:
+    def fork(arguments: Given, good: Any, error: Exception | None = None) -> Any:
         child = os.fork()
         if child:
             # 1: it ended where the function did. Otherwise its alarm ends it.
@@ -188,23 +188,26 @@ def bodies(name: str, scenery: Scenery) -> list[Body]:
                 raise error
         return good
 
-    def fork_badly(given: Given, good: Any) -> Any:
-        return fork(given, good, FileNotFoundError("no such program"))
+    def fork_badly(arguments: Given, good: Any) -> Any:
+        return fork(arguments, good, FileNotFoundError("no such program"))
 
-    def hang(given: Given, good: Any) -> Any:
+    def hang(arguments: Given, good: Any) -> Any:
         scenery.hanging.wait(120)
 
-    known: dict[str, list[Body]] = {
+    bodies_by_name: dict[str, list[Body]] = {
         "is a coroutine": [],
         "is a generator": [],
-        "returns a coroutine": [lambda given, good: coroutine()],
+        "returns a coroutine": [lambda arguments, good: coroutine()],
         "raises a `BaseException`": [raising(Panic("p")), raising(KeyboardInterrupt())],
         "raises an exception without a text": [
             raising(Mute()),
             raising(MuteValue()),
             raising(MuteExit()),
         ],
-        "calls `sys.exit`": [lambda given, good: sys.exit(2), lambda given, good: sys.exit()],
+        "calls `sys.exit`": [
+            lambda arguments, good: sys.exit(2),
+            lambda arguments, good: sys.exit(),
+        ],
         "hangs": [hang],
         "forks, and the child returns or raises": [fork, fork_badly],
         "leaves a process with its pipes": [leave],
@@ -213,22 +216,22 @@ def bodies(name: str, scenery: Scenery) -> list[Body]:
         "returns what is not JSON": list(map(returning, ({1, 2}, NO_JSON, HUGE, ENDLESS))),
         "returns a model that is invalid": [invalid, hollow],
     }
-    return known[name]
+    return bodies_by_name[name]
 
 
 def functions(name: str, scenery: Scenery, good: Any, *takes: str) -> list[Callable[..., Any]]:
     """Functions that misbehave like that, and take those arguments."""
 
-    async def awaited(**given: Any) -> Any:
+    async def awaited(**arguments: Any) -> Any:
         return good
 
-    def generator(**given: Any) -> Iterator[Any]:
+    def generator(**arguments: Any) -> Iterator[Any]:
         yield from good
 
     def plain(body: Body) -> Callable[..., Any]:
-        def function(**given: Any) -> Any:
+        def function(**arguments: Any) -> Any:
             scenery.calls += 1
-            return body(given, own_copy(good))
+            return body(arguments, own_copy(good))
 
         return function
 
@@ -236,13 +239,13 @@ def functions(name: str, scenery: Scenery, good: Any, *takes: str) -> list[Calla
         "is a coroutine": [awaited],
         "is a generator": [generator],
     }
-    made = special.get(name) or [plain(body) for body in bodies(name, scenery)]
+    functions_made = special.get(name) or [plain(body) for body in bodies(name, scenery)]
     parameters = [
         inspect.Parameter(parameter, inspect.Parameter.KEYWORD_ONLY) for parameter in takes
     ]
-    for one in made:
-        one.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return made
+    for variant in functions_made:
+        variant.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return functions_made
 
 
 EYES = seen("eyes", data={"n": {"x": 1}})
@@ -263,9 +266,9 @@ def limit(name: str) -> dict[str, float]:
     return {"timeout": 0.1} if name == "hangs" else {}
 
 
-def iteration(made: Agent) -> LoopResult:
+def iteration(odd_agent: Agent) -> LoopResult:
     """An iteration, which succeeds, and in which others did as they should."""
-    result = Lab(made).run()
+    result = Lab(odd_agent).run()
     assert result.success
     assert "eyes" in [observation.source for observation in result.observations]
     assert (
@@ -334,11 +337,11 @@ def of_tool(name: str, function: Callable[..., Any]) -> str:
     script = [tool_call("odd", {"n": {"x": 1}}), say("All in all it was the disk.")]
     tool = Tool(name="odd", run=function, description="Odd.", **limit(name))
     with scene(*script, plugin=plugin(tool, *others())) as going_on:
-        found = going_on.ask()
-        [told] = [entry.observation for entry in going_on.entries(Result)]
-    assert found.text == "All in all it was the disk."
-    if told.status == "succeeded":
-        return "counts" if told.output == "odd" else "lost"
+        investigation = going_on.ask()
+        [observation] = [entry.observation for entry in going_on.entries(Result)]
+    assert investigation.text == "All in all it was the disk."
+    if observation.status == "succeeded":
+        return "counts" if observation.output == "odd" else "lost"
     return "told"
 
 
@@ -346,24 +349,24 @@ def of_endpoint(name: str, function: Callable[..., Any]) -> str:
     """The outcome of an endpoint."""
     odd = Endpoint(name="odd", path="/odd", handle=function, **limit(name))
     lab = Lab(agent(odd, *others()))
-    asked = EndpointRequest(method="GET", actor=TESTER, query={"a": "b"})
-    request = CallRequest(kind="endpoint", action="p:odd", actor=TESTER, endpoint=asked)
+    endpoint_request = EndpointRequest(method="GET", actor=TESTER, query={"a": "b"})
+    request = CallRequest(kind="endpoint", action="p:odd", actor=TESTER, endpoint=endpoint_request)
     id = lab.launcher.call(request, None, None)
     lab.deliver()
-    found = lab.store.calls.get(id)
-    assert found is not None
-    assert found.reply is not None
-    assert found.endpoint == asked
-    if found.reply.status == 200:
-        return "counts" if found.reply.body == {"odd": 1} else "lost"
-    return str(found.reply.status)
+    record = lab.store.calls.get(id)
+    assert record is not None
+    assert record.reply is not None
+    assert record.endpoint == endpoint_request
+    if record.reply.status == 200:
+        return "counts" if record.reply.body == {"odd": 1} else "lost"
+    return str(record.reply.status)
 
 
 def of_hook(name: str, function: Callable[..., Any]) -> str:
     """The outcome of a hook."""
     hooks: dict[str, Any] = {"on_orient": function}
-    made = Agent("test", plugins=[plugin(id="odd", **hooks), plugin(*others())])
-    result = iteration(made)
+    odd_agent = Agent("test", plugins=[plugin(id="odd", **hooks), plugin(*others())])
+    result = iteration(odd_agent)
     assert safely(result)
     assert result.situation is not None
     if [problem.id for problem in result.problems] == ["odd.on_orient"]:
@@ -403,14 +406,14 @@ def test_the_table_of_the_docs_says_what_becomes_of_a_mistake(
         monkeypatch.setattr(phase_context, "HOOK_TIMEOUT", 0.1)
     monkeypatch.setattr(sys, "stdout", io.StringIO())
     tried = KINDS[kind]
-    made = functions(name, scenery, tried.good, *tried.takes)
-    for function in made:
+    variants = functions(name, scenery, tried.good, *tried.takes)
+    for function in variants:
         if outcome == "refused":
             with pytest.raises(PluginError, match=r"is async|has a yield"):
                 tried.outcome(name, function)
         else:
             assert tried.outcome(name, function) == outcome
-    assert scenery.calls == (len(made) if bodies(name, scenery) else 0)
+    assert scenery.calls == (len(variants) if bodies(name, scenery) else 0)
 
 
 def test_the_table_has_every_kind_and_its_words_are_explained() -> None:

@@ -87,9 +87,9 @@ def test_an_annotation_of_params_that_nobody_checks_is_refused(
 
 @pytest.mark.parametrize("annotation", [Strict, Annotated[Strict, "for people"]])
 def test_a_model_of_params_is_honoured(annotation: Any) -> None:
-    made = agent(Action(name="do", execute=takes(annotation), dry_run=takes(BaseModel)))
+    typed_agent = agent(Action(name="do", execute=takes(annotation), dry_run=takes(BaseModel)))
 
-    assert made.host.actions["p:do"].params is Strict
+    assert typed_agent.host.actions["p:do"].params is Strict
 
 
 @pytest.mark.parametrize(
@@ -97,18 +97,18 @@ def test_a_model_of_params_is_honoured(annotation: Any) -> None:
     [Any, object, dict, dict[str, Any], dict[str, object], Mapping, Mapping[str, Any], JsonObject],
 )
 def test_any_mapping_of_params_is_what_it_says(annotation: Any) -> None:
-    made = agent(Action(name="do", execute=takes(annotation)))
+    typed_agent = agent(Action(name="do", execute=takes(annotation)))
 
-    assert made.host.actions["p:do"].params is None
+    assert typed_agent.host.actions["p:do"].params is None
 
 
 def test_the_model_may_be_named_by_any_function_of_an_action() -> None:
     def execute() -> None:
         """Needs none."""
 
-    made = agent(Action(name="do", execute=execute, dry_run=takes(Strict)))
+    typed_agent = agent(Action(name="do", execute=execute, dry_run=takes(Strict)))
 
-    assert made.host.actions["p:do"].params is Strict
+    assert typed_agent.host.actions["p:do"].params is Strict
 
 
 def test_annotations_are_read_of_whatever_can_be_called() -> None:
@@ -117,9 +117,9 @@ def test_annotations_are_read_of_whatever_can_be_called() -> None:
             """Take them."""
 
     for execute in (Execute(), partial(Execute.__call__, Execute()), partial(takes(Strict))):
-        made = agent(Action(name="do", execute=execute))
+        typed_agent = agent(Action(name="do", execute=execute))
 
-        assert made.host.actions["p:do"].params is Strict
+        assert typed_agent.host.actions["p:do"].params is Strict
 
 
 @pytest.mark.parametrize("other", [Stricter, Plain, dict[str, Any]])
@@ -313,10 +313,10 @@ def test_an_invalid_setting_is_refused_with_its_component_and_value(
 ) -> None:
     functions: dict[str, Any] = {next(iter(kind.functions)): nothing}
     name = value if setting == "name" else "part"
-    given = {**functions, "name": name, setting: value}
+    settings = {**functions, "name": name, setting: value}
 
     with pytest.raises(PluginError) as refusal:
-        agent(kind(**given))
+        agent(kind(**settings))
 
     expected = setting if setting == "method" else f"{setting} is"
     assert f"plugin 'p': {name}: {expected} {value!r}" in str(refusal.value)
@@ -335,8 +335,8 @@ def test_an_invalid_setting_of_a_class_is_refused() -> None:
 
 
 def test_settings_become_what_they_are_declared_as() -> None:
-    made = agent(Action(name="do", execute=nothing, timeout=5, sandbox={"cpu": 3}))
-    action = made.host.actions["p:do"]
+    typed_agent = agent(Action(name="do", execute=nothing, timeout=5, sandbox={"cpu": 3}))
+    action = typed_agent.host.actions["p:do"]
 
     assert (action.timeout, action.sandbox) == (5.0, Sandbox(cpu=3))
 
@@ -351,8 +351,8 @@ def test_check_names_plugin_component_and_value(tmp_path: Path) -> None:
     checked = CliRunner().invoke(check, [str(agent_file)])
 
     assert checked.exit_code == 1
-    said = "plugin 'disk': clean: risk is 'lowish': Input should be 'low', 'medium', 'high' or"
-    assert said in " ".join(checked.output.split())
+    message = "plugin 'disk': clean: risk is 'lowish': Input should be 'low', 'medium', 'high' or"
+    assert message in " ".join(checked.output.split())
 
 
 def _with_log(function: Any) -> Any:

@@ -23,12 +23,12 @@ def test_answers_and_errors_come_by_name() -> None:
 
 def test_a_call_that_hangs_is_made_again_when_it_has_returned() -> None:
     server = threading.Event()
-    made: list[int] = []
+    times_made: list[int] = []
 
     def hang() -> int:
-        made.append(1)
+        times_made.append(1)
         server.wait(120)
-        return len(made)
+        return len(times_made)
 
     calls = BoundedCalls()
     both = {"dead": BoundedCall(hang, 0.05), "good": BoundedCall(lambda: 7, 60)}
@@ -36,7 +36,7 @@ def test_a_call_that_hangs_is_made_again_when_it_has_returned() -> None:
     assert type(first["dead"]) is Hangs
     assert type(second["dead"]) is StillHangs
     assert first["good"] == second["good"] == 7
-    assert made == [1]
+    assert times_made == [1]
     server.set()
     wait_until(lambda: calls.make(both)["dead"] == 2)
 

@@ -158,7 +158,7 @@ def test_the_things_in_trouble_make_the_class_of_the_situation() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "said"),
+    ("rule", "message"),
     [
         ({"when": "data.nothing > 1"}, "nothing"),
         ({"params": {**RESTART["params"], "grace": "${data.grace}"}}, "there is no 'grace'"),
@@ -167,13 +167,15 @@ def test_the_things_in_trouble_make_the_class_of_the_situation() -> None:
     ],
     ids=["its condition", "its params", "its value", "its value that is text"],
 )
-def test_a_rule_that_cannot_judge_an_observation_says_so(rule: dict[str, Any], said: str) -> None:
+def test_a_rule_that_cannot_judge_an_observation_says_so(
+    rule: dict[str, Any], message: str
+) -> None:
     rig = RuleRig({**RESTART, **rule})
     situation = rig.orient([workload("web")])
 
     [assessment] = situation.assessments
     assert "rule restart-unready cannot judge kubernetes/workload" in assessment.findings[0]
-    assert said in assessment.findings[0]
+    assert message in assessment.findings[0]
     assert rig.decide(situation) is None
 
 

@@ -116,11 +116,11 @@ class Rig:
         )
 
     def incidents(self, **query: str) -> Any:
-        [shown] = self.lab.agent.host.endpoints.values()
+        [endpoint] = self.lab.agent.host.endpoints.values()
         request = EndpointRequest(
             method="GET", path={}, query=query, body=None, actor=person("ann")
         )
-        return shown.call("handle", request=request, ctx=self.lab.engine.context("historian"))
+        return endpoint.call("handle", request=request, ctx=self.lab.engine.context("historian"))
 
     @property
     def markdown(self) -> list[str]:
@@ -358,8 +358,8 @@ def test_the_oldest_are_forgotten(tmp_path: Path) -> None:
     assert rig.incidents()["total"] == 2
     assert ("alpha" in text, "beta" in text, "gamma" in text) == (True, False, True)
     assert len(list(tmp_path.iterdir())) == 2
-    kept = rig.lab.client.keys("*incident:*")
-    assert len(kept) == 2
+    keys = rig.lab.client.keys("*incident:*")
+    assert len(keys) == 2
 
 
 # What an incident is
@@ -386,11 +386,11 @@ def test_it_is_written_to_the_folder_too(tmp_path: Path) -> None:
     rig = Rig(folder=tmp_path / "incidents")
     rig.run(full())
     rig.run(fine())
-    [found], warnings = load_folder(tmp_path / "incidents")
+    [playbook], warnings = load_folder(tmp_path / "incidents")
     assert warnings == []
     [incident] = rig.incidents()["incidents"]
-    assert found.id == incident["id"]
-    assert (tmp_path / "incidents" / f"{found.id}.md").read_text() == incident["markdown"]
+    assert playbook.id == incident["id"]
+    assert (tmp_path / "incidents" / f"{playbook.id}.md").read_text() == incident["markdown"]
 
 
 def test_it_holds_no_secret() -> None:
@@ -425,9 +425,9 @@ def test_the_model_tells_the_story(telling: Telling) -> None:
     [markdown] = rig.markdown
     assert "Look at /var/log first." in markdown
     assert "The disk was full of logs." in markdown
-    told = str(model.requests[0].body["messages"])
-    assert "logs are not rotated" in told
-    assert "never an instruction" in told
+    prompt = str(model.requests[0].body["messages"])
+    assert "logs are not rotated" in prompt
+    assert "never an instruction" in prompt
     # Only once for an incident.
     rig.run(full())
     rig.run(fine())
@@ -483,7 +483,7 @@ def test_a_similar_incident_gives_confidence_07_and_its_lesson() -> None:
     assert assessment.data is not None
     similar: Any = assessment.data["incidents"]
     # disk, usage and full of five words that are in either.
-    assert [one["similarity"] for one in similar] == [0.6]
+    assert [incident["similarity"] for incident in similar] == [0.6]
 
 
 def test_the_most_similar_come_first_and_no_more_than_asked_for() -> None:
@@ -493,13 +493,13 @@ def test_the_most_similar_come_first_and_no_more_than_asked_for() -> None:
         rig.run(fine(host))
     assessment = rig.says(full("web-3"))
     assert assessment.data is not None
-    found: Any = assessment.data["incidents"]
-    assert [one["similarity"] for one in found] == [1.0, 0.6]
-    assert "web-3" in found[0]["keywords"]
+    matches: Any = assessment.data["incidents"]
+    assert [incident["similarity"] for incident in matches] == [1.0, 0.6]
+    assert "web-3" in matches[0]["keywords"]
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "expected"),
+    ("text", "other", "expected"),
     [
         ("a b c d", "a b c d", 1.0),
         ("a b c d", "c d e f", 1 / 3),
@@ -508,14 +508,14 @@ def test_the_most_similar_come_first_and_no_more_than_asked_for() -> None:
         ("", "", 0.0),
     ],
 )
-def test_similarity_is_the_share_of_common_words(one: str, other: str, expected: float) -> None:
-    assert similarity(one.split(), other.split()) == expected
+def test_similarity_is_the_share_of_common_words(text: str, other: str, expected: float) -> None:
+    assert similarity(text.split(), other.split()) == expected
 
 
 def test_keywords_are_those_that_most_observations_have() -> None:
     texts = ["disk full on web-1", "disk slow on web-2", "the DISK 12345 failed at 7"]
-    found = keywords([seen("host/disk", data={"said": text}) for text in texts])
-    assert found == ["disk", "host", "failed", "full", "slow", "web-1", "web-2"]
+    words = keywords([seen("host/disk", data={"said": text}) for text in texts])
+    assert words == ["disk", "host", "failed", "full", "slow", "web-1", "web-2"]
     many = seen("s", data={"said": " ".join(f"word{n:02}" for n in range(40))})
     assert len(keywords([many])) == 15
 
@@ -566,9 +566,9 @@ def test_the_endpoint_shows_the_last_one_first_and_as_many_as_asked_for() -> Non
     for host in ("web-1", "web-2"):
         rig.run(full(host))
         rig.run(fine(host))
-    shown = rig.incidents(limit="1")
-    assert shown["total"] == 2
-    assert "web-2" in shown["incidents"][0]["keywords"]
+    page = rig.incidents(limit="1")
+    assert page["total"] == 2
+    assert "web-2" in page["incidents"][0]["keywords"]
     for limit in ("0", "501", "x", "²"):
         refused = rig.incidents(limit=limit)
         assert isinstance(refused, EndpointReply)

@@ -31,7 +31,7 @@ def situation(**options: Any) -> Situation:
 def test_every_measure_is_a_metric_named_after_host_and_measure() -> None:
     observations = rig().observe()
     assert [o.source for o in observations] == [
-        f"host-metrics/{HOST}/{what}" for what in ("cpu", "memory", "load", "disk")
+        f"host-metrics/{HOST}/{measure}" for measure in ("cpu", "memory", "load", "disk")
     ]
     assert {o.type for o in observations} == {"metric"}
     assert {o.data["host"] for o in observations} == {HOST}
@@ -39,19 +39,19 @@ def test_every_measure_is_a_metric_named_after_host_and_measure() -> None:
 
 def test_workers_with_names_of_their_own_are_hosts_of_their_own() -> None:
     metrics = rig(cpu=ALWAYS)
-    seen = []
+    observations = []
     for name in ("host-a", "host-b", "host-c"):
         metrics.on_host = name
-        seen += metrics.observe()
-    found = metrics.orient(seen)
-    evidence = LoadEvidence.model_validate(found.assessments[0].data)
+        observations += metrics.observe()
+    result = metrics.orient(observations)
+    evidence = LoadEvidence.model_validate(result.assessments[0].data)
     assert evidence.hosts == ["host-a", "host-b", "host-c"]
-    assert [anomaly.affected_resources for anomaly in found.anomalies] == [
+    assert [anomaly.affected_resources for anomaly in result.anomalies] == [
         ["host-a"],
         ["host-b"],
         ["host-c"],
     ]
-    assert found.correlations == []
+    assert result.correlations == []
 
 
 def test_it_runs_on_every_host() -> None:
@@ -89,9 +89,9 @@ def test_a_mount_that_is_gone_hides_no_other_measure() -> None:
 
 
 def test_within_the_limits_all_is_well() -> None:
-    found = situation()
-    assert found.summary == "1 host is within its limits"
-    assert found.confidence == 1.0
+    result = situation()
+    assert result.summary == "1 host is within its limits"
+    assert result.confidence == 1.0
 
 
 def test_without_measurements_nothing_is_claimed() -> None:
@@ -105,19 +105,19 @@ def test_an_iteration_in_which_the_hosts_were_not_due_says_so() -> None:
 
 
 def test_the_evidence_says_which_host_is_over_which_threshold() -> None:
-    found = situation(disk=ALWAYS)
-    evidence = found.evidence("host-metrics:analyze_hosts")
+    result = situation(disk=ALWAYS)
+    evidence = result.evidence("host-metrics:analyze_hosts")
     assert evidence["hosts"] == [HOST]
     [over] = LoadEvidence.model_validate(evidence).over
     assert (over.host, over.what, over.mount) == (HOST, "disk", "/")
     assert (over.severity, over.threshold) == ("warning", 0.0)
-    assert found.anomalies[0].affected_resources == [HOST]
-    assert found.summary.startswith(f"{HOST}: disk / ")
+    assert result.anomalies[0].affected_resources == [HOST]
+    assert result.summary.startswith(f"{HOST}: disk / ")
 
 
 def test_several_measures_of_one_host_belong_together() -> None:
-    found = situation(disk=ALWAYS, memory=ALWAYS)
-    assert found.correlations[0].observations == [
+    result = situation(disk=ALWAYS, memory=ALWAYS)
+    assert result.correlations[0].observations == [
         f"host-metrics/{HOST}/disk",
         f"host-metrics/{HOST}/memory",
     ]
@@ -137,12 +137,12 @@ def test_limits_in_the_wrong_order_are_refused() -> None:
 def test_a_mount_that_hangs_hides_no_other_and_keeps_one_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    server, asked = threading.Event(), []
+    server, mounts = threading.Event(), []
     measured = psutil.disk_usage
 
     def usage(mount: str) -> Any:
         if mount == "/dead":
-            asked.append(mount)
+            mounts.append(mount)
             server.wait(120)
         return measured("/")
 
@@ -157,7 +157,7 @@ def test_a_mount_that_hangs_hides_no_other_and_keeps_one_thread(
     assert first[3].data["error"] == "no answer within 0.1 s"
     assert second[3].data["error"] == "the previous call still hangs"
     assert "value" in first[4].data
-    assert asked[:2] == ["/dead", "/dead"]
+    assert mounts[:2] == ["/dead", "/dead"]
     finding = f"{HOST}: /dead: no answer within 0.1 s"
     assert finding in [
         item for assessment in metrics.orient(first).assessments for item in assessment.findings

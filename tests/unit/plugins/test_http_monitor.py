@@ -69,14 +69,14 @@ def fail(monitor: Rig, times: int) -> Situation:
 
 
 def test_a_healthy_endpoint_is_one_info_metric(web: Site) -> None:
-    [seen] = rig(endpoint(f"{web.url}/health")).observe()
-    assert (seen.source, seen.type, seen.severity) == (
+    [observation] = rig(endpoint(f"{web.url}/health")).observe()
+    assert (observation.source, observation.type, observation.severity) == (
         "http-monitor/health-check",
         "metric",
         "info",
     )
-    assert seen.data["endpointId"] == "api"
-    assert seen.data["statusCode"] == 200
+    assert observation.data["endpointId"] == "api"
+    assert observation.data["statusCode"] == 200
 
 
 def test_severity_rises_at_the_threshold(nowhere: str) -> None:
@@ -106,14 +106,14 @@ def test_one_success_ends_a_row_of_failures(web: Site) -> None:
 
 def test_an_unexpected_status_is_a_failure_that_names_both(web: Site) -> None:
     web.status = 404
-    [seen] = rig(endpoint(web.url, expected_status=204)).observe()
-    assert seen.data["error"] == "answered 404, expected 204"
+    [observation] = rig(endpoint(web.url, expected_status=204)).observe()
+    assert observation.data["error"] == "answered 404, expected 204"
 
 
 def test_an_expected_redirect_is_not_followed(web: Site) -> None:
     web.status, web.headers = 302, {"Location": "/elsewhere"}
-    [seen] = rig(endpoint(web.url, expected_status=302)).observe()
-    assert seen.data["healthy"] is True
+    [observation] = rig(endpoint(web.url, expected_status=302)).observe()
+    assert observation.data["healthy"] is True
     assert len(web.requests) == 1
 
 
@@ -136,23 +136,25 @@ def test_no_secret_of_an_endpoint_reaches_an_observation(web: Site, nowhere: str
     )
     observations = monitor.observe()
     assert [o.data["healthy"] for o in observations] == [True, False, False]
-    told = [o.to_json() for o in observations] + [repr(monitor.plugin.options.endpoints[1].headers)]
-    assert not [text for text in told if "hush" in text]
+    texts = [o.to_json() for o in observations] + [
+        repr(monitor.plugin.options.endpoints[1].headers)
+    ]
+    assert not [text for text in texts if "hush" in text]
 
 
 def test_a_refused_connection_is_reported_in_plain_words(nowhere: str) -> None:
-    [seen] = rig(endpoint(nowhere)).observe()
-    assert seen.data["error"] == "connection failed: Connection refused"
+    [observation] = rig(endpoint(nowhere)).observe()
+    assert observation.data["error"] == "connection failed: Connection refused"
 
 
 def test_a_check_ends_when_its_time_is_up(web: Site) -> None:
     release = threading.Event()
     web.hold = release.wait
     began = time.monotonic()
-    [seen] = rig(endpoint(web.url, timeout=0.2)).observe()
+    [observation] = rig(endpoint(web.url, timeout=0.2)).observe()
     took = time.monotonic() - began
     release.set()
-    assert seen.data["error"] == "no answer within 0.2 s"
+    assert observation.data["error"] == "no answer within 0.2 s"
     assert took < 60
 
 
@@ -205,9 +207,9 @@ def test_the_body_of_an_answer_is_not_read() -> None:
 
         thread = threading.Thread(target=serve)
         thread.start()
-        [seen] = rig(endpoint(f"http://127.0.0.1:{listener.getsockname()[1]}")).observe()
+        [observation] = rig(endpoint(f"http://127.0.0.1:{listener.getsockname()[1]}")).observe()
         thread.join(120)
-    assert seen.data["healthy"] is True
+    assert observation.data["healthy"] is True
     assert not thread.is_alive()
 
 
@@ -253,9 +255,9 @@ def test_a_check_outside_of_an_iteration_leaves_no_trace(nowhere: str) -> None:
 
 
 def test_failures_are_counted_across_workers(nowhere: str) -> None:
-    one, other = rig(endpoint(nowhere)), rig(endpoint(nowhere))
-    other.state = one.state
-    one.observe()
+    first, other = rig(endpoint(nowhere)), rig(endpoint(nowhere))
+    other.state = first.state
+    first.observe()
     other.iteration = 1
     assert other.observe()[0].data["consecutiveFailures"] == 2
 
@@ -451,8 +453,8 @@ def test_after_the_cooldown_it_may_be_restarted_again(nowhere: str) -> None:
 
 
 def test_a_failed_restart_still_starts_the_cooldown(nowhere: str) -> None:
-    how = {"type": "function", "function": f"{__name__}:refuse_restart"}
-    monitor = rig(endpoint(nowhere, failure_threshold=1, restart=how))
+    restart = {"type": "function", "function": f"{__name__}:refuse_restart"}
+    monitor = rig(endpoint(nowhere, failure_threshold=1, restart=restart))
     assert monitor.think() is not None
     result = monitor.result("restartService", {"endpointId": "api"})
     assert not result.success
@@ -480,8 +482,8 @@ def test_a_crash_during_a_restart_still_starts_the_cooldown(
 def test_a_command_restart_runs_its_arguments_as_they_are(tmp_path: Path) -> None:
     code = "import pathlib, sys; pathlib.Path('made').write_text(sys.argv[1]); print('done')"
     argv = [sys.executable, "-c", code, "a b; touch $HOME *"]
-    how = {"type": "command", "argv": argv, "cwd": str(tmp_path)}
-    monitor = rig(endpoint("http://x", restart=how))
+    restart = {"type": "command", "argv": argv, "cwd": str(tmp_path)}
+    monitor = rig(endpoint("http://x", restart=restart))
     result = monitor.result("restartService", {"endpointId": "api"})
     assert result.output == {"endpointId": "api", "output": "done"}
     assert (tmp_path / "made").read_text() == "a b; touch $HOME *"
@@ -489,8 +491,10 @@ def test_a_command_restart_runs_its_arguments_as_they_are(tmp_path: Path) -> Non
 
 def test_a_failed_command_tells_its_code_and_the_end_of_its_output() -> None:
     code = "import sys; print('x' * 9000); print('because', file=sys.stderr); sys.exit(3)"
-    how = {"type": "command", "argv": [sys.executable, "-uc", code]}
-    result = rig(endpoint("http://x", restart=how)).result("restartService", {"endpointId": "api"})
+    restart = {"type": "command", "argv": [sys.executable, "-uc", code]}
+    result = rig(endpoint("http://x", restart=restart)).result(
+        "restartService", {"endpointId": "api"}
+    )
     assert not result.success
     assert "ended with code 3" in str(result.error)
     assert str(result.error).endswith("because")
@@ -498,24 +502,30 @@ def test_a_failed_command_tells_its_code_and_the_end_of_its_output() -> None:
 
 
 def test_a_command_that_does_not_exist_is_a_failed_restart() -> None:
-    how = {"type": "command", "argv": ["/no/such/program"]}
-    result = rig(endpoint("http://x", restart=how)).result("restartService", {"endpointId": "api"})
+    restart = {"type": "command", "argv": ["/no/such/program"]}
+    result = rig(endpoint("http://x", restart=restart)).result(
+        "restartService", {"endpointId": "api"}
+    )
     assert "cannot be started" in str(result.error)
 
 
 def test_a_command_that_takes_too_long_is_killed_with_all_it_started(tmp_path: Path) -> None:
     argv = ["/bin/sh", "-c", "sleep 600 & echo $! > pid; wait"]
-    how = {"type": "command", "argv": argv, "cwd": str(tmp_path), "timeout": 2}
-    result = rig(endpoint("http://x", restart=how)).result("restartService", {"endpointId": "api"})
+    restart = {"type": "command", "argv": argv, "cwd": str(tmp_path), "timeout": 2}
+    result = rig(endpoint("http://x", restart=restart)).result(
+        "restartService", {"endpointId": "api"}
+    )
     assert "took longer than 2 s" in str(result.error)
     assert _gone(int((tmp_path / "pid").read_text()))
 
 
 def test_a_command_that_leaves_a_service_running_does_not_wait_for_it(tmp_path: Path) -> None:
     argv = ["/bin/sh", "-c", "sleep 600 & echo $! > pid"]
-    how = {"type": "command", "argv": argv, "cwd": str(tmp_path), "timeout": 300}
+    restart = {"type": "command", "argv": argv, "cwd": str(tmp_path), "timeout": 300}
     began = time.monotonic()
-    result = rig(endpoint("http://x", restart=how)).result("restartService", {"endpointId": "api"})
+    result = rig(endpoint("http://x", restart=restart)).result(
+        "restartService", {"endpointId": "api"}
+    )
     service = psutil.Process(int((tmp_path / "pid").read_text()))
     running = service.is_running()
     service.kill()
@@ -538,9 +548,11 @@ def _gone(pid: int) -> bool:
 
 def test_an_http_restart_posts_its_body_and_headers(web: Site) -> None:
     web.status = 202
-    how = {"type": "http", "url": f"{web.url}/restart?key=hush", "body": {"service": "api"}}
-    how["headers"] = {"X-Key": "hush"}
-    result = rig(endpoint("http://x", restart=how)).result("restartService", {"endpointId": "api"})
+    restart = {"type": "http", "url": f"{web.url}/restart?key=hush", "body": {"service": "api"}}
+    restart["headers"] = {"X-Key": "hush"}
+    result = rig(endpoint("http://x", restart=restart)).result(
+        "restartService", {"endpointId": "api"}
+    )
     assert result.success
     method, path, headers, body = web.requests[0]
     assert (method, path, headers["X-Key"]) == ("POST", "/restart?key=hush", "hush")
@@ -550,15 +562,19 @@ def test_an_http_restart_posts_its_body_and_headers(web: Site) -> None:
 
 def test_an_http_restart_needs_a_2xx_answer(web: Site) -> None:
     web.status = 302
-    how = {"type": "http", "url": f"{web.url}/restart"}
-    result = rig(endpoint("http://x", restart=how)).result("restartService", {"endpointId": "api"})
+    restart = {"type": "http", "url": f"{web.url}/restart"}
+    result = rig(endpoint("http://x", restart=restart)).result(
+        "restartService", {"endpointId": "api"}
+    )
     assert not result.success
     assert "answered 302" in str(result.error)
 
 
 def test_an_http_restart_that_nobody_answers_does_not_tell_the_secret(nowhere: str) -> None:
-    how = {"type": "http", "url": f"{nowhere}/restart?key=hush"}
-    result = rig(endpoint("http://x", restart=how)).result("restartService", {"endpointId": "api"})
+    restart = {"type": "http", "url": f"{nowhere}/restart?key=hush"}
+    result = rig(endpoint("http://x", restart=restart)).result(
+        "restartService", {"endpointId": "api"}
+    )
     assert not result.success
     assert "hush" not in result.to_json()
 
@@ -610,27 +626,27 @@ def test_options_that_do_not_fit_are_refused(options: dict[str, Any], message: s
 
 
 def test_the_endpoints_are_shown_with_their_last_checks(web: Site, nowhere: str) -> None:
-    made = rig(endpoint(web.url, "up"), endpoint(nowhere, "gone"), max_history=2)
+    monitor = rig(endpoint(web.url, "up"), endpoint(nowhere, "gone"), max_history=2)
     for _ in range(3):
-        made.observe()
-        made.clock.forward(1)
-    up, gone = shown_endpoints(made)
+        monitor.observe()
+        monitor.clock.forward(1)
+    up, down = shown_endpoints(monitor)
 
     assert (up["id"], up["healthy"], up["consecutiveFailures"]) == ("up", True, 0)
-    assert (gone["id"], gone["healthy"], gone["consecutiveFailures"]) == ("gone", False, 3)
-    assert len(gone["checks"]) == 2
-    assert gone["checks"][0]["at"] > gone["checks"][1]["at"]
+    assert (down["id"], down["healthy"], down["consecutiveFailures"]) == ("gone", False, 3)
+    assert len(down["checks"]) == 2
+    assert down["checks"][0]["at"] > down["checks"][1]["at"]
     assert "headers" not in up
 
 
 def test_an_endpoint_that_was_never_checked_is_shown_too(nowhere: str) -> None:
-    [one] = shown_endpoints(rig(endpoint(nowhere)))
+    [endpoint_shown] = shown_endpoints(rig(endpoint(nowhere)))
 
-    assert (one["healthy"], one["checks"]) == (None, [])
+    assert (endpoint_shown["healthy"], endpoint_shown["checks"]) == (None, [])
 
 
-def shown_endpoints(made: Rig) -> Any:
+def shown_endpoints(monitor: Rig) -> Any:
     """The reply of the plugin's endpoint."""
-    return made.host.endpoints["http-monitor:list_endpoints"].call("handle", ctx=made.ctx)[
+    return monitor.host.endpoints["http-monitor:list_endpoints"].call("handle", ctx=monitor.ctx)[
         "endpoints"
     ]

@@ -120,8 +120,8 @@ def test_only_regular_files_are_read(shop: Any) -> None:
 def test_a_folder_tells_how_much_it_holds(shop: Any) -> None:
     (shop.STATE / "outbox").mkdir()
     (shop.STATE / "outbox" / "order-1.json").write_text("tea")
-    seen = use(shop, "list_folder", path="outbox")
-    assert (seen["entries"], seen["bytes"], seen["newest"]) == (1, 3, ["order-1.json"])
+    summary = use(shop, "list_folder", path="outbox")
+    assert (summary["entries"], summary["bytes"], summary["newest"]) == (1, 3, ["order-1.json"])
 
 
 def test_processes_are_found_by_id_and_by_command_line(shop: Any, gone: int) -> None:

@@ -33,8 +33,8 @@ ANSWER = call("answer", FOUND)
 
 
 def full(percent: float = 97.5, host: str = "web-1", **fields: Any) -> Observation:
-    said = fields.pop("said", f"at {percent} % on 2026-01-05 12:00:01")
-    data = {"host": host, "percent": percent, "said": said}
+    text = fields.pop("said", f"at {percent} % on 2026-01-05 12:00:01")
+    data = {"host": host, "percent": percent, "said": text}
     return seen(**{"source": "disk", "severity": "warning", "data": data, **fields})
 
 
@@ -79,15 +79,15 @@ class Rig:
     def turn(self) -> SituationAssessment:
         """One iteration, and nothing that it leads to."""
         lab = self.lab
-        begun = lab.launcher.trigger("test")
+        trigger = lab.launcher.trigger("test")
         held = []
-        while not self._over(begun.iteration):
+        while not self._over(trigger.iteration):
             if lab.dispatcher.hints[0][0] == "job":
                 held.append(lab.dispatcher.hints.popleft())
             else:
                 lab.step()
         lab.dispatcher.hints.extend(held)
-        return self._read(begun.iteration)
+        return self._read(trigger.iteration)
 
     def forward(self, seconds: float) -> None:
         """Let time go by, for plugins."""
@@ -120,12 +120,12 @@ class Rig:
         assert self.result is not None
         assert self.result.situation is not None, self.result.error
         assert not self.result.problems, self.result.problems
-        found = [
+        assessments = [
             assessment
             for assessment in self.result.situation.assessments
             if assessment.source == SOURCE
         ]
-        return found[0]
+        return assessments[0]
 
 
 @pytest.fixture(autouse=True)
@@ -176,9 +176,9 @@ def test_names_severities_and_other_words_do(other: Observation) -> None:
 
 
 def test_job_number_and_metadata_of_observations_do_not_matter() -> None:
-    one, other = full(), full(host="web-2")
+    first, other = full(), full(host="web-2")
     again = full(metadata={"seen": 3})
-    assert fingerprint([one, other]) == fingerprint([other, again, one])
+    assert fingerprint([first, other]) == fingerprint([other, again, first])
 
 
 @pytest.mark.parametrize(
@@ -243,12 +243,12 @@ def test_the_model_gets_the_observations_the_instructions_and_the_playbooks(
         full(), full(host="calm", severity="info")
     )
     rig.whole()
-    told = rig.asked()
-    assert "Be quick." in told
-    assert "Look at /var/log first." in told
-    assert "router" not in told
-    assert "never an instruction" in told
-    assert "calm" not in told
+    prompt = rig.asked()
+    assert "Be quick." in prompt
+    assert "Look at /var/log first." in prompt
+    assert "router" not in prompt
+    assert "never an instruction" in prompt
+    assert "calm" not in prompt
     names = [tool["function"]["name"] for tool in rig.model.requests[0].body["tools"]]
     assert names == ["df", "answer"]
     assert f"playbook skipped: {tmp_path}/bad.md" in caplog.text
@@ -295,13 +295,16 @@ def test_a_higher_trigger_lets_warnings_pass(scripted: Scripted) -> None:
 def test_while_it_goes_on_the_assessment_says_so(scripted: Scripted) -> None:
     rig = Rig(scripted(call("df"), ANSWER)).sees(full())
     assessment = rig.turn()
-    [found] = rig.investigations
-    assert assessment.findings == [f"Under investigation {found.id}"]
+    [investigation] = rig.investigations
+    assert assessment.findings == [f"Under investigation {investigation.id}"]
     assert assessment.confidence == 0.3
     assert assessment.data is not None
-    assert (assessment.data["status"], assessment.data["investigation"]) == ("running", found.id)
-    assert found.profile == "research"
-    assert found.limits.max_steps == 15
+    assert (assessment.data["status"], assessment.data["investigation"]) == (
+        "running",
+        investigation.id,
+    )
+    assert investigation.profile == "research"
+    assert investigation.limits.max_steps == 15
 
 
 def test_once_it_has_ended_the_assessment_has_what_was_found(scripted: Scripted) -> None:
@@ -316,8 +319,8 @@ def test_once_it_has_ended_the_assessment_has_what_was_found(scripted: Scripted)
     assert (anomaly.type, anomaly.severity) == ("root-cause", "medium")
     assert anomaly.affected_resources == ["web-1"]
     evidence = AnswerEvidence.from_json(json.dumps(assessment.data))
-    [found] = rig.investigations
-    assert (evidence.investigation, evidence.ending) == (found.id, "final_answer")
+    [investigation] = rig.investigations
+    assert (evidence.investigation, evidence.ending) == (investigation.id, "final_answer")
     assert (evidence.turns, evidence.tool_calls) == (2, 2)
     assert evidence.reflection["successes"] == 2
     assert evidence.reflection["profile"] == "research"
@@ -335,8 +338,8 @@ def test_the_same_situation_is_not_investigated_again_each_iteration(scripted: S
 
 def test_it_is_not_begun_twice_while_it_goes_on(scripted: Scripted) -> None:
     rig = Rig(scripted(ANSWER)).sees(full())
-    said = [rig.turn().findings for _ in range(3)]
-    assert said[0] == said[1] == said[2]
+    findings = [rig.turn().findings for _ in range(3)]
+    assert findings[0] == findings[1] == findings[2]
     assert len(rig.investigations) == 1
 
 
@@ -413,15 +416,15 @@ def test_a_conclusion_for_a_fault_that_has_gone_is_reported_once(
     situations = [
         result.situation for result in rig.lab.store.history.results(100) if result.situation
     ]
-    told = [
+    assessments = [
         (situation.priority, assessment)
         for situation in situations
         for assessment in situation.assessments
         if assessment.contributing_factor
     ]
-    [(priority, said)] = told
-    assert said.data is not None
-    assert said.data["late"] is True
+    [(priority, conclusion)] = assessments
+    assert conclusion.data is not None
+    assert conclusion.data["late"] is True
     # A metric that is fine again is over; an alert that came once is not.
     assert priority == ("high" if type_ == "alert" else "low")
     assert rig.whole().confidence == 0.9
@@ -435,14 +438,16 @@ def test_an_earlier_conclusion_is_reported_beside_the_running_investigation(
     rig.turn()
     while rig.investigations[0].status != "ended":
         rig.lab.step()
-    said = rig.plugin.investigate([full(host="web-2")], rig.lab.engine.context("investigation", 50))
-    assert said.findings[0].startswith("Under investigation ")
-    assert "The disk of web-1 is full (df)" in said.findings
-    assert said.confidence == 0.3
-    assert said.data is not None
-    assert (said.data["status"], said.data["priority"]) == ("running", "critical")
-    others: Any = said.data["others"]
-    assert [one["rootCause"] for one in others] == ["logs are not rotated"]
+    assessment = rig.plugin.investigate(
+        [full(host="web-2")], rig.lab.engine.context("investigation", 50)
+    )
+    assert assessment.findings[0].startswith("Under investigation ")
+    assert "The disk of web-1 is full (df)" in assessment.findings
+    assert assessment.confidence == 0.3
+    assert assessment.data is not None
+    assert (assessment.data["status"], assessment.data["priority"]) == ("running", "critical")
+    others: Any = assessment.data["others"]
+    assert [other["rootCause"] for other in others] == ["logs are not rotated"]
 
 
 def test_in_continuous_mode_a_source_that_was_not_looked_at_is_not_over(
@@ -505,8 +510,8 @@ def test_a_cause_that_is_too_unsure_is_no_contributing_factor(scripted: Scripted
 def test_one_that_a_person_cancels_is_not_begun_again(scripted: Scripted) -> None:
     rig = Rig(scripted(ANSWER)).sees(full())
     rig.turn()
-    [found] = rig.investigations
-    rig.lab.store.investigations.cancel(found.id, TESTER)
+    [investigation] = rig.investigations
+    rig.lab.store.investigations.cancel(investigation.id, TESTER)
     assert rig.whole().confidence == 0.2
     assert len(rig.investigations) == 1
     assert rig.model.requests == []
@@ -655,9 +660,9 @@ def test_two_incidents_have_two_names() -> None:
         assert "web-1" in second
 
 
-@pytest.mark.parametrize(("sure", "told"), [(0.95, 0.6), (0.4, 0.4)])
+@pytest.mark.parametrize(("sure", "expected"), [(0.95, 0.6), (0.4, 0.4)])
 def test_a_conclusion_at_a_limit_has_confidence_06_at_most(
-    scripted: Scripted, sure: float, told: float
+    scripted: Scripted, sure: float, expected: float
 ) -> None:
     concluded = say(json.dumps({**FOUND, "confidence": sure}))
     assessment = Rig(scripted(call("df"), concluded), max_turns=2).sees(full()).whole()
@@ -665,4 +670,4 @@ def test_a_conclusion_at_a_limit_has_confidence_06_at_most(
     assert assessment.data is not None
     assert assessment.data["ending"] == "max_steps"
     assert assessment.contributing_factor == "logs are not rotated"
-    assert assessment.confidence == told
+    assert assessment.confidence == expected

@@ -120,9 +120,9 @@ def test_a_tool_that_has_changed_needs_an_approval_that_shows_the_difference(
 
     assert item.reason == "the server rogue now describes send in another way"
     assert item.preview is not None
-    shown: Any = item.preview.output
-    assert shown["digest"] == digest(changed["description"], changed["inputSchema"])
-    assert shown["difference"][:2] == ["--- rogue/send as locked", "+++ rogue/send as offered"]
+    output: Any = item.preview.output
+    assert output["digest"] == digest(changed["description"], changed["inputSchema"])
+    assert output["difference"][:2] == ["--- rogue/send as locked", "+++ rogue/send as offered"]
     assert item.risk == "high"
     assert rogue.calls == []
     assert approved(lab, item).success
@@ -192,9 +192,9 @@ def test_an_approver_who_saw_an_earlier_preview_has_not_approved_a_later_one(rog
 
 def test_a_tool_that_is_gone_or_listed_twice_is_not_called(rogue: Rogue) -> None:
     lab = Lab(rogue.agent(**rogue.pinned()))
-    for listed, why in (([], "no longer offers it"), ([tool(), tool()], "several tools")):
+    for listed, reason in (([], "no longer offers it"), ([tool(), tool()], "several tools")):
         rogue.behave(listed)
-        assert why in str(ask(lab).error)
+        assert reason in str(ask(lab).error)
     assert rogue.calls == []
 
 
@@ -439,13 +439,13 @@ def test_without_a_lock_file_there_are_no_tools_and_check_says_what_to_do(tmp_pa
 def test_an_edited_or_broken_lock_file_is_refused(rogue: Rogue) -> None:
     path = rogue.folder / "mcp-tools.json"
     text = path.read_text()
-    for broken, why in (
+    for broken, reason in (
         (text.replace("Send a text.", "Send all."), "its digest is not that of its description"),
         (text.replace('"send"', '"se nd"'), "its name is not"),
         ("[", "run `boyd mcp sync`"),
     ):
         path.write_text(broken)
-        with pytest.raises(ConfigError, match=why):
+        with pytest.raises(ConfigError, match=reason):
             rogue.agent()
 
 
@@ -485,9 +485,9 @@ def test_arguments_are_checked_before_anybody_is_asked(rogue: Rogue) -> None:
 
 def test_arguments_are_passed_on_as_they_are(rogue: Rogue) -> None:
     action = PluginHost([_used(rogue)]).actions[ID]
-    given = {"text": "a", "_private": 1, "model_config": {"self": [1.5]}}
+    arguments = {"text": "a", "_private": 1, "model_config": {"self": [1.5]}}
 
-    assert validate(action, given).model_dump(mode="json", by_alias=True) == given
+    assert validate(action, arguments).model_dump(mode="json", by_alias=True) == arguments
 
 
 def _used(rogue: Rogue) -> Any:
@@ -512,9 +512,9 @@ def test_a_schema_can_neither_search_for_ever_nor_recurse(schema: dict[str, Any]
 @pytest.mark.parametrize("schema", [{"minimum": "x"}, {"properties": {"text": 5}}, {"items": 3}])
 def test_a_schema_that_is_nonsense_is_a_mistake_of_the_server(schema: dict[str, Any]) -> None:
     model = Arguments.of({"type": "object", **schema})
-    found = mistakes(model.declared, {"text": 1})
+    problem = mistakes(model.declared, {"text": 1})
 
-    assert found == "" or "the tool's schema cannot be used" in found
+    assert problem == "" or "the tool's schema cannot be used" in problem
 
 
 def test_unknown_arguments_are_refused_if_the_schema_is_closed() -> None:
@@ -533,6 +533,6 @@ def test_hidden_characters_are_shown_by_their_numbers() -> None:
 
 def test_invisible_characters_of_a_result_are_shown_by_their_numbers() -> None:
     text = TextContent(text="fine\u202e\x1b[2J")
-    found = output_of(CallToolResult(content=[text], structured_content={"a": "b\u200b"}))
+    output = output_of(CallToolResult(content=[text], structured_content={"a": "b\u200b"}))
 
-    assert found == {"text": "fine\\u{202e}\\u{1b}[2J", "structured": {"a": "b\\u{200b}"}}
+    assert output == {"text": "fine\\u{202e}\\u{1b}[2J", "structured": {"a": "b\\u{200b}"}}

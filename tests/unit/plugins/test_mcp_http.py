@@ -186,11 +186,11 @@ def test_a_stream_that_breaks_off_is_resumed_and_the_call_is_not_repeated(
 
 
 def test_nothing_was_sent_to_a_server_that_is_away_or_not_public() -> None:
-    for url, options, why in (
+    for url, options, reason in (
         ("http://127.0.0.1:1/mcp", {}, "the connection to 127.0.0.1:1 failed"),
         ("http://127.0.0.1:1/mcp", {"allow_private": False}, "is not a public address"),
     ):
-        with pytest.raises(ServerFailure, match=why) as failure:
+        with pytest.raises(ServerFailure, match=reason) as failure:
             call(url, **options)
         assert not failure.value.sent
 

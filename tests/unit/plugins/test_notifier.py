@@ -80,10 +80,10 @@ def tell(
 
 def test_a_message_says_what_why_and_how_to_answer() -> None:
     past = "disk:clean (12 min earlier): effective"
-    said = message(expires_at=NOW + timedelta(minutes=90), target="web1", done_before=past)
+    notice = message(expires_at=NOW + timedelta(minutes=90), target="web1", done_before=past)
 
-    assert said.title == "Approval needed: disk:clean on web1 (test)"
-    assert said.text().splitlines() == [
+    assert notice.title == "Approval needed: disk:clean on web1 (test)"
+    assert notice.text().splitlines() == [
         "why: / is 97 % full",
         "time left: 1 h 30 min, until 2026-03-02 13:30:00 UTC",
         "boyd approvals show 4711 --agent test",
@@ -123,10 +123,10 @@ def test_a_message_has_the_preview_the_policy_in_words_who_asked_and_what_is_und
     ],
 )
 def test_an_answer_says_what_it_was_and_by_whom(values: Any, title: str) -> None:
-    said = message("answered", note="not today", **values)
-    assert said.title == title
-    assert said.lines[0] == ("note", "not today")
-    assert "requires" not in dict(said.lines)
+    notice = message("answered", note="not today", **values)
+    assert notice.title == title
+    assert notice.lines[0] == ("note", "not today")
+    assert "requires" not in dict(notice.lines)
 
 
 def test_an_escalated_message_says_since_when_nobody_takes_care_of_it() -> None:
@@ -162,18 +162,18 @@ def test_hostile_text_stays_on_its_line_and_is_no_markup() -> None:
     decision = Decision(
         action="x", rationale="a\nrequires: nothing\x1b[2J \u202e<b>b</b>", confidence=1.0
     )
-    said = message(decision=decision, title="<script>x</script>")
-    assert ("why", "a requires: nothing [2J <b>b</b>") in said.lines
-    assert "<script>" not in said.html()
-    assert "&lt;b&gt;b&lt;/b&gt;" in said.html()
+    notice = message(decision=decision, title="<script>x</script>")
+    assert ("why", "a requires: nothing [2J <b>b</b>") in notice.lines
+    assert "<script>" not in notice.html()
+    assert "&lt;b&gt;b&lt;/b&gt;" in notice.html()
     long = message(decision=Decision(action="x", rationale="y" * 999, confidence=1))
     assert len(dict(long.lines)["why"]) == 500
 
 
 def test_joiners_that_words_and_emoji_need_stay() -> None:
     text = "\u0645\u06cc\u200c\u0634\u0648\u062f \U0001f468\u200d\U0001f4bb"
-    said = message(decision=Decision(action="x", rationale=text, confidence=1))
-    assert dict(said.lines)["why"] == text
+    notice = message(decision=Decision(action="x", rationale=text, confidence=1))
+    assert dict(notice.lines)["why"] == text
 
 
 # Webhooks
@@ -206,8 +206,8 @@ def test_nothing_in_a_chat_mentions_people_or_poses_as_a_link(scheme: str) -> No
         assert markup not in read
     assert "a@b.example" in read
     assert "/console/incident?target=%40here&id=" in read
-    shown = read.replace("\u2060", "")
-    assert text in (html.unescape(shown) if scheme == "http://" else shown)
+    text_shown = read.replace("\u2060", "")
+    assert text in (html.unescape(text_shown) if scheme == "http://" else text_shown)
 
 
 def test_another_system_gets_the_whole_approval() -> None:
@@ -272,9 +272,9 @@ def test_a_webhook_that_refuses_is_a_failure_that_hides_its_address(status: int)
             tell(f"{chat.url}/secret-path")
         assert len(chat.requests) == 1
         address = chat.url
-    with pytest.raises(SendError, match="ConnectionError") as gone:
+    with pytest.raises(SendError, match="ConnectionError") as unreachable:
         tell(f"{address}/secret-path")
-    assert "secret-path" not in f"{failure.value} {gone.value}"
+    assert "secret-path" not in f"{failure.value} {unreachable.value}"
 
 
 # Apprise
@@ -336,12 +336,12 @@ def test_apprise_posts_and_what_fails_hides_the_address() -> None:
                 tell(address)
             assert [path for _, path, _, _ in chat.requests] == ["/secret-path"] * 2
         options = "from=b@example.com&to=j@example.com"
-        with pytest.raises(SendError, match="mailto failed") as gone:
+        with pytest.raises(SendError, match="mailto failed") as unreachable:
             tell(f"mailto://jane:sesame-open@127.0.0.1:{free_port()}?{options}")
     finally:
         root.setLevel(level)
         root.removeHandler(log)
-    text = "\n".join([str(failure.value), str(gone.value), *log.lines])
+    text = "\n".join([str(failure.value), str(unreachable.value), *log.lines])
     for secret in ("secret-p", "sesame-open", "example.com"):
         assert secret not in text
 
@@ -377,7 +377,7 @@ class Approvals:
 
 
 @pytest.mark.parametrize(
-    ("execution", "approval", "told"),
+    ("execution", "approval", "paths"),
     [
         ("loop:1", None, ["/a", "/b", "/ann"]),
         ("approval:4711", "4711", ["/b", "/ann"]),
@@ -386,7 +386,7 @@ class Approvals:
     ],
 )
 def test_those_who_know_of_the_approval_hear_of_a_suspension(
-    execution: str, approval: str | None, told: list[str]
+    execution: str, approval: str | None, paths: list[str]
 ) -> None:
     hold = Hold(action="disk:clean", kind="suspended", execution=execution, since=NOW)
     with site() as chat:
@@ -399,7 +399,7 @@ def test_those_who_know_of_the_approval_hear_of_a_suspension(
         entry = ENDED.patched({"id": execution, "approval_id": approval})
         hook(hold=hold, execution=entry, ctx=replace(rig.ctx, _approvals=approvals))
 
-    assert [path for _, path, _, _ in chat.requests] == told
+    assert [path for _, path, _, _ in chat.requests] == paths
 
 
 # Signed links
@@ -442,8 +442,8 @@ def test_a_message_links_to_what_is_wrong_on_the_target(style: str) -> None:
 
 def test_a_link_that_would_be_cut_is_left_out() -> None:
     long = "\u00fc" * 100
-    said = message(link=LINK, target=long, symptoms=[f"endpoint on {long}"])
-    assert said.lines == message(link=LINK, target=long).lines
+    notice = message(link=LINK, target=long, symptoms=[f"endpoint on {long}"])
+    assert notice.lines == message(link=LINK, target=long).lines
     assert "incident" in dict(message(link=LINK, target="a", symptoms=["b on a"]).lines)
 
 
@@ -452,8 +452,8 @@ def test_a_link_that_would_be_cut_is_left_out() -> None:
 
 def recipients(groups: list[dict[str, Any]], stage: Any = "waiting", **values: Any) -> list[str]:
     """The recipients of an approval."""
-    given = [{"recipients": ["https://chat.example"], **group} for group in groups]
-    rig = Rig(Notifier(groups=given))
+    options = [{"recipients": ["https://chat.example"], **group} for group in groups]
+    rig = Rig(Notifier(groups=options))
     return [
         recipient.id
         for recipient in rig.plugin.notification_recipients(item(**values), stage, rig.ctx)
@@ -547,9 +547,9 @@ def test_a_quiet_weekend_ends_on_monday() -> None:
     ],
 )
 def test_wrong_options_are_refused_and_hide_the_address(group: dict[str, Any], reason: str) -> None:
-    given = {"name": "ops", "recipients": ["https://chat.example"], **group}
+    options = {"name": "ops", "recipients": ["https://chat.example"], **group}
     with pytest.raises(PluginError, match=reason) as error:
-        Notifier(groups=[given])
+        Notifier(groups=[options])
     assert "secret-c" not in str(error.value)
 
 

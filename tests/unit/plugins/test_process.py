@@ -191,12 +191,16 @@ def test_a_signal_reaches_the_process(rig: Callable[..., Rig]) -> None:
 def test_a_dead_process_is_an_error_and_leaves_no_zombie(rig: Callable[..., Rig]) -> None:
     plugin = rig()
     process = start(plugin)
-    [seen] = plugin.observe()
-    assert (seen.source, seen.type, seen.severity) == ("process/web", "state", "info")
+    [observation] = plugin.observe()
+    assert (observation.source, observation.type, observation.severity) == (
+        "process/web",
+        "state",
+        "info",
+    )
     process.kill()
     assert until(lambda: not psutil.pid_exists(process.pid))
-    [seen] = plugin.observe()
-    assert (seen.severity, seen.data["alive"]) == ("error", False)
+    [observation] = plugin.observe()
+    assert (observation.severity, observation.data["alive"]) == ("error", False)
 
 
 @pytest.mark.parametrize("name", ["start", "restart", "signal"])

@@ -205,9 +205,9 @@ def test_only_what_is_named_is_reviewed(reviewing: Reviewing) -> None:
     assert result.decision.reviews is None
     assert rig.risky.done == ["note"]
 
-    named = reviewing(answers("deny"), risky=Risky("risky:note"), actions=["risky:*"])
-    assert named.run().verdict == "deny"
-    assert named.risky.done == []
+    reviewed_rig = reviewing(answers("deny"), risky=Risky("risky:note"), actions=["risky:*"])
+    assert reviewed_rig.run().verdict == "deny"
+    assert reviewed_rig.risky.done == []
 
 
 def test_an_action_of_a_client_is_reviewed_too(reviewing: Reviewing) -> None:
@@ -220,7 +220,7 @@ def test_an_action_of_a_client_is_reviewed_too(reviewing: Reviewing) -> None:
     rig.lab.deliver()
 
     assert rig.risky.done == []
-    assert [one.verdict for item in rig.waiting() for one in item.decision.reviews or []] == [
+    assert [review.verdict for item in rig.waiting() for review in item.decision.reviews or []] == [
         "deny"
     ]
 

@@ -105,9 +105,9 @@ def test_a_shift_begins_once_in_an_hour_that_clocks_show_twice(tmp_path: Path) -
     )
     text = f"BEGIN:VCALENDAR\nVERSION:2.0\nPRODID:-//test//EN\n{shifts}END:VCALENDAR\n"
     rota = {**calendar(tmp_path, text), "timezone": "Europe/Vienna"}
-    told = rig(group("ops", "eve", "bob", rota=rota))
-    told.clock.time = datetime(2026, 10, 25, 1, 15, tzinfo=UTC)
-    assert recipients_of(told) == ["ops/1"]
+    two_people = rig(group("ops", "eve", "bob", rota=rota))
+    two_people.clock.time = datetime(2026, 10, 25, 1, 15, tzinfo=UTC)
+    assert recipients_of(two_people) == ["ops/1"]
 
 
 @pytest.mark.parametrize(
@@ -334,9 +334,9 @@ def test_escalations_are_for_the_groups_that_were_asked_and_for_actions_of_the_g
 
 def test_the_outcome_reaches_the_groups_to_which_it_was_escalated() -> None:
     plan = rig(*groups(), escalations=CHAIN)
-    told = [record("leads/0", "escalated"), record("boss/0", "escalated", attempts=0)]
+    notifications = [record("leads/0", "escalated"), record("boss/0", "escalated", attempts=0)]
 
-    assert recipients_of(plan, "verified", notifications=told) == ["ops/0", "leads/0"]
+    assert recipients_of(plan, "verified", notifications=notifications) == ["ops/0", "leads/0"]
 
 
 def test_it_is_escalated_to_those_on_call_at_that_time(tmp_path: Path) -> None:

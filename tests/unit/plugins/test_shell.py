@@ -30,11 +30,11 @@ class Stub:
         self.timed_out = False
         self.error: Exception | None = None
 
-    def __call__(self, command: str, **how: Any) -> runner.CommandResult:
-        self.calls.append({"command": command, **how})
+    def __call__(self, command: str, **options: Any) -> runner.CommandResult:
+        self.calls.append({"command": command, **options})
         if self.error:
             raise self.error
-        output = CapturedOutput(how["limit"])
+        output = CapturedOutput(options["limit"])
         output.add(b"said\n")
         return runner.CommandResult(self.code, self.timed_out, output, 0.5)
 
@@ -124,13 +124,13 @@ def test_a_command_that_cannot_be_started_fails(ran: Stub) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "seconds"),
+    ("timeout", "seconds"),
     [(None, 60), (0, 60), (-5, 60), (0.5, 0.5), (600, 600), (601, 600), (1e9, 600)],
 )
 def test_the_time_limit_is_60_seconds_and_600_at_most(
-    asked: float | None, seconds: float, ran: Stub
+    timeout: float | None, seconds: float, ran: Stub
 ) -> None:
-    Rig(Shell()).result("bash", {"command": "ls", "timeout": asked})
+    Rig(Shell()).result("bash", {"command": "ls", "timeout": timeout})
     assert ran.calls[0]["timeout"] == seconds
 
 
