@@ -29,6 +29,6 @@ def console(
 @pytest.fixture
 def pictures(request: pytest.FixtureRequest) -> Path:
     """The folder for screenshots: `PICTURES`, or one that is not kept."""
-    given = os.environ.get("PICTURES")
+    folder_name = os.environ.get("PICTURES")
     folder: Path = request.getfixturevalue("tmp_path")
-    return Path(given) if given else folder
+    return Path(folder_name) if folder_name else folder

@@ -50,9 +50,9 @@ def test_a_single_key_never_acts(console: Console) -> None:
     with console.person() as context:
         [page] = context.pages
         page.goto(console.page_of(id))
-        for key, asked in (("d", "deny"), ("w", "withdraw"), ("a", "approve")):
+        for key, answer in (("d", "deny"), ("w", "withdraw"), ("a", "approve")):
             page.keyboard.press(key)
-            page.wait_for_url(f"**?answer={asked}")
+            page.wait_for_url(f"**?answer={answer}")
             page.keyboard.press("Escape")
             page.wait_for_url(console.page_of(id))
         page.keyboard.press("?")
@@ -126,8 +126,8 @@ def test_a_note_being_typed_survives_updates_of_the_page(console: Console) -> No
             "(before) => document.getElementById('stream').dataset.at !== before", arg=before
         )
         assert page.evaluate("document.activeElement.name") == "note"
-    for one in (id, other):
-        console.deployment.resolver("desk").answer(one, "withdrawn", _actor())
+    for item_id in (id, other):
+        console.deployment.resolver("desk").answer(item_id, "withdrawn", _actor())
 
 
 def test_a_change_holds_the_button_and_says_so_beside_it(console: Console) -> None:
@@ -175,8 +175,8 @@ def test_the_truth_is_shown_after_the_api_died_in_the_middle_of_a_click(console:
             console.revive_api(signal.SIGKILL)
             wait_until(lambda: _answers(console.url))
             open_again(page, console.page_of(id))
-            shown = {"pending": "waits for an answer", "approved": "approved by alice"}
-            page.get_by_text(shown[console.item(id).status]).first.wait_for()
+            texts = {"pending": "waits for an answer", "approved": "approved by alice"}
+            page.get_by_text(texts[console.item(id).status]).first.wait_for()
             if console.item(id).status == "pending":
                 page.goto(f"{console.page_of(id)}?answer=approve")
                 page.get_by_role("button", name="Approve").click()
@@ -223,7 +223,7 @@ def test_fifty_racing_answers_have_one_outcome_that_all_see(console: Console) ->
         racing = [pool.submit(over_api, verb, key) for verb, key in zip(verbs, keys, strict=False)]
         for page in pages:
             page.evaluate("document.querySelector('.confirm form')?.requestSubmit()")
-        answers = [one.result() for one in racing]
+        answers = [future.result() for future in racing]
         item = console.item(id)
         assert item.status in ("approved", "denied")
         won = sum(answer.ok for answer in answers)
@@ -231,9 +231,9 @@ def test_fifty_racing_answers_have_one_outcome_that_all_see(console: Console) ->
             page.get_by_text(re.compile(f"{item.status} by {item.acted_by}")).first.wait_for()
             won += item.acted_by in ("ann", "ben") and page is pages[item.acted_by == "ben"]
         assert won == 1
-        for one in answers:
-            told = one.json().get("approval", one.json())
-            assert (told["status"], told["actedBy"]) == (item.status, item.acted_by)
+        for reply in answers:
+            approval = reply.json().get("approval", reply.json())
+            assert (approval["status"], approval["actedBy"]) == (item.status, item.acted_by)
     if item.status == "approved":
         wait_until(lambda: "race" in console.deployment.effects())
     assert console.deployment.effects().count("race") == (item.status == "approved")

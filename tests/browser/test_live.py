@@ -28,21 +28,25 @@ pytestmark = [pytest.mark.real, pytest.mark.long]
 def streams(console: Console) -> int:
     """The number of open streams of the API."""
     pid = console.deployment.processes["api"].pid
-    found = psutil.Process(pid).net_connections("tcp")
-    ours = [one for one in found if one.laddr and one.laddr.port == _port(console)]
+    connections = psutil.Process(pid).net_connections("tcp")
+    ours = [
+        connection
+        for connection in connections
+        if connection.laddr and connection.laddr.port == _port(console)
+    ]
     return sum(connection.status == "ESTABLISHED" for connection in ours)
 
 
 def test_twelve_tabs_share_one_stream_and_all_are_live(console: Console) -> None:
     with console.person() as context:
-        asked: list[str] = []
-        context.on("request", lambda request: asked.append(request.url))
+        urls: list[str] = []
+        context.on("request", lambda request: urls.append(request.url))
         pages = [context.pages[0], *(context.new_page() for _ in range(11))]
         for page in pages:
             page.goto(f"{console.url}/console/")
         for page in pages:
             page.locator("#stream[data-state=live]").wait_for()
-        assert sum(url.endswith("/console/stream") for url in asked) <= 2
+        assert sum(url.endswith("/console/stream") for url in urls) <= 2
 
         console.waiting("for all tabs")
         for page in pages:
@@ -179,19 +183,19 @@ def test_five_hundred_streams_leave_the_api_as_fast_and_small(console: Console) 
     with ThreadPoolExecutor(16) as pool:
         opened = list(pool.map(lambda n: _open(console, cookies[n % 4]), range(400)))
     try:
-        assert all(one.status_code == 200 for one in opened)
+        assert all(stream.status_code == 200 for stream in opened)
         for _ in range(50):
             answer = requests.get(approvals, headers=headers, timeout=30)
             assert answer.ok, answer.text
         grown = process.memory_info().rss - before
         assert grown / len(opened) < 50_000, f"{grown / len(opened):.0f} bytes per stream"
         console.waiting("told to all")
-        for one in (opened[0], opened[-1]):
-            lines = one.iter_lines()
+        for response in (opened[0], opened[-1]):
+            lines = response.iter_lines()
             wait_until(lambda lines=lines: b"hint" in next(lines))  # type: ignore[misc]
     finally:
-        for one in opened:
-            one.close()
+        for response in opened:
+            response.close()
     wait_until(lambda: streams(console) < 50)
 
 

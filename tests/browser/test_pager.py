@@ -88,7 +88,7 @@ def test_three_incidents_of_a_night_reach_the_right_people_up_to_their_verdicts(
             clicked = monotonic()
             page.get_by_role("button", name="Approve").click()
             page.get_by_text("web-1 answers").first.wait_for()
-            shown = monotonic() - clicked
+            seconds = monotonic() - clicked
             keep_screenshot(page, pictures, "night-outcome")
 
         # Mia approves hers in the channel; it makes things worse, and is undone.
@@ -112,7 +112,7 @@ def test_three_incidents_of_a_night_reach_the_right_people_up_to_their_verdicts(
         "stop fragile-1",
     ]
     measure(6, f"three mails and messages {mailed:.1f} s after three alerts")
-    measure(6, f"from the click on a phone to the verdict on its page: {shown:.1f} s")
+    measure(6, f"from the click on a phone to the verdict on its page: {seconds:.1f} s")
 
 
 def test_nothing_moves_under_a_finger_when_a_page_becomes_live(console: Console) -> None:

@@ -45,8 +45,8 @@ def busy(console: Console) -> Console:
     deployment.resolver("desk").answer(answered, "approved", _actor())
     launcher = deployment.launcher("desk")
     for _ in range(3):
-        begun = launcher.trigger(HOSTILE[:90].replace(" ", "_"), _actor())
-        deployment.ended("desk", begun.iteration)
+        trigger = launcher.trigger(HOSTILE[:90].replace(" ", "_"), _actor())
+        deployment.ended("desk", trigger.iteration)
     return console
 
 
@@ -54,9 +54,9 @@ def busy(console: Console) -> Console:
 def paths(busy: Console) -> list[str]:
     """The paths of all pages."""
     with busy.person() as context:
-        found = pages_of(context.pages[0], busy.url)
-    assert len(found) > 12
-    return [*found, "/console/kiosk"]  # nothing leads there
+        paths_found = pages_of(context.pages[0], busy.url)
+    assert len(paths_found) > 12
+    return [*paths_found, "/console/kiosk"]  # nothing leads there
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -149,22 +149,26 @@ def test_a_page_is_understood_in_its_tab(busy: Console, paths: list[str]) -> Non
 
 def pages_of(page: Any, url: str) -> list[str]:
     """The paths of all pages that links lead to, a few of each kind."""
-    waiting, seen, kinds = deque(["/console/"]), ["/console/"], {"/console/": 1}
+    waiting, paths_seen, kinds = deque(["/console/"]), ["/console/"], {"/console/": 1}
     while waiting:
         page.goto(f"{url}{waiting.popleft()}")
-        for found in page.locator("a[href]:not([download])").evaluate_all(
+        for address in page.locator("a[href]:not([download])").evaluate_all(
             "all => all.map(one => one.href)"
         ):
-            parts = urlsplit(urldefrag(found).url)
+            parts = urlsplit(urldefrag(address).url)
             path = parts.path + (f"?{parts.query}" if parts.query else "")
             kind = _ID.sub("ID", path)
-            if not path.startswith("/console/") or parts.path.endswith(".json") or path in seen:
+            if (
+                not path.startswith("/console/")
+                or parts.path.endswith(".json")
+                or path in paths_seen
+            ):
                 continue
             kinds[kind] = kinds.get(kind, 0) + 1
-            if kinds[kind] <= _OF_A_KIND and len(seen) < 60:
-                seen.append(path)
+            if kinds[kind] <= _OF_A_KIND and len(paths_seen) < 60:
+                paths_seen.append(path)
                 waiting.append(path)
-    return seen
+    return paths_seen
 
 
 def _actor() -> Any:

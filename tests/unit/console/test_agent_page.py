@@ -39,9 +39,9 @@ def lab(server: Any) -> Lab:
 @pytest.fixture
 def site(lab: Lab, server: Any) -> Iterator[Site]:
     """An API over it."""
-    made = Site(lab, server)
-    yield made
-    made.services.stop()
+    new_site = Site(lab, server)
+    yield new_site
+    new_site.services.stop()
 
 
 @pytest.fixture
@@ -293,9 +293,9 @@ SCHEDULE = {"schedule": "0 8 * * mon-fri", "timezone": "Europe/Vienna"}
 def test_the_pages_show_the_schedule_and_when_actions_run_alone(server: Any) -> None:
     office = {"name": "office hours", "open": ["* 8-16 * * *"]}
     alone = {"p:do": {"when": "decision.confidence > 0.5"}}
-    made = agent(Recorder().action(), windows=[office], autonomy=alone, **SCHEDULE)
+    scheduled_agent = agent(Recorder().action(), windows=[office], autonomy=alone, **SCHEDULE)
     redis = client_of(server)
-    site = Site(Lab(made, client=redis), server)
+    site = Site(Lab(scheduled_agent, client=redis), server)
     beat: dict[str, Any] = {
         "name": "b",
         "role": "beat",

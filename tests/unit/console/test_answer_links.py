@@ -119,18 +119,18 @@ def test_no_link_answers_an_approval_that_needs_a_login_by_now(
     assert late.status == 409
     assert "Your answer does not count: the link has expired, or answering it needs" in late.text
     assert "mine" in late.text
-    shown = Browser(desk).get(link)
-    assert f"Answering it needs a login, because {reason}." in shown.text
-    assert "<form" not in shown.source
+    page = Browser(desk).get(link)
+    assert f"Answering it needs a login, because {reason}." in page.text
+    assert "<form" not in page.source
     assert done == []
 
 
 @pytest.mark.parametrize("token", ["x", "e30.x", "a.b.c", "%00", "a" * 5000])
 def test_a_forged_link_opens_nothing(desk: Site, signer: LinkSigner, token: str) -> None:
-    shown = Browser(desk).get(f"/console/answer/{token}")
+    page = Browser(desk).get(f"/console/answer/{token}")
 
-    assert shown.status == 404
-    assert "not one of this deployment" in shown.text
+    assert page.status == 404
+    assert "not one of this deployment" in page.text
 
 
 def test_without_a_secret_no_link_is_valid(desk: Site) -> None:
@@ -145,8 +145,8 @@ def test_the_addressee_takes_care_of_it_and_can_still_answer(
 ) -> None:
     id = waiting(desk)
     browser, link = Browser(desk), link_to(desk, signer, id)
-    kept = browser.send(browser.get(link).form(link), verb="acknowledge", minutes="60")
-    assert "mail:jane@example.com has it" in kept.text
+    page = browser.send(browser.get(link).form(link), verb="acknowledge", minutes="60")
+    assert "mail:jane@example.com has it" in page.text
     assert desk.get(f"/approvals/{id}").json["acknowledgement"]["by"] == "mail:jane@example.com"
 
     after = browser.send(browser.get(link).form(link), verb="approve")

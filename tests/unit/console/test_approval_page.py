@@ -55,8 +55,8 @@ def test_the_page_says_that_nobody_watches_what_it_is_about(alice: Browser, desk
 
     assert "desk : not watching, no worker consumes the queue loop" in text
     assert "What it saw last may be over." in text
-    asked = alice.get(f"{page_of(id)}?answer=approve").text
-    assert "runs desk:publish as soon as one takes it, with exactly" in asked
+    page = alice.get(f"{page_of(id)}?answer=approve").text
+    assert "runs desk:publish as soon as one takes it, with exactly" in page
 
 
 def test_the_page_says_that_nobody_watches_until_the_outcome_is_there(
@@ -157,13 +157,13 @@ def test_an_approval_shows_what_is_in_flight_on_the_same_target(alice: Browser, 
     running = {"state": "running", "leaseUntil": 4e12, "startedAt": 1, "by": "eve", "host": "db1"}
     client.hset("boyd:{desk}:execution:call:1", mapping=running)
     response = alice.get(page_of(id))
-    asked = alice.get(f"{page_of(id)}?answer=approve")
+    page = alice.get(f"{page_of(id)}?answer=approve")
 
-    said = (
+    pattern = (
         r"The same is in flight on this target: call:1 is running on db1 \(for .+\), requested by e"
     )
-    assert re.search(said, response.text)
-    assert "runs desk:publish after what is in flight" in asked.text
+    assert re.search(pattern, response.text)
+    assert "runs desk:publish after what is in flight" in page.text
     assert "the same is in flight" in alice.get("/console/").text
     assert "call:1, requested by eve" in alice.get("/console/agents/desk").text
 
@@ -196,7 +196,7 @@ def test_an_answer_takes_two_steps_and_is_then_true(
     assert "“go”" in after.text
     assert "Execution: succeeded" in after.text
     assert "Nothing verifies its effect." in after.text
-    assert not [one for one in ("answer=approve", "answer=deny") if one in after.source]
+    assert not [link for link in ("answer=approve", "answer=deny") if link in after.source]
 
 
 @pytest.mark.parametrize(("verb", "status"), [("deny", "denied"), ("withdraw", "withdrawn")])
@@ -215,10 +215,10 @@ def test_a_late_answer_shows_the_first_one_and_keeps_the_note(
     alice: Browser, bob: Browser, desk: Site, done: list[str]
 ) -> None:
     id = desk.waiting()
-    asked = alice.get(f"{page_of(id)}?answer=approve").form("/answer")
+    form = alice.get(f"{page_of(id)}?answer=approve").form("/answer")
     bob.send(bob.get(f"{page_of(id)}?answer=deny").form("/answer"))
 
-    late = alice.send(asked, note="I am sure that this is right")
+    late = alice.send(form, note="I am sure that this is right")
     assert late.status == 409
     assert "Your answer does not count: the approval is denied by bob" in late.text
     assert "I am sure that this is right" in late.text
@@ -230,14 +230,14 @@ def test_an_answer_counts_only_for_what_was_shown(
     alice: Browser, desk: Site, done: list[str]
 ) -> None:
     id = desk.waiting(min_approvals=2)
-    asked = alice.get(f"{page_of(id)}?answer=approve").form("/answer")
+    form = alice.get(f"{page_of(id)}?answer=approve").form("/answer")
     desk.post(f"/approvals/{id}/approve", headers=desk.key("approvals", principal="carol"))
 
-    shown = alice.send(asked, note="ok")
-    assert shown.status == 409
-    assert "the approval has changed; its version is now 2" in shown.text
-    assert "ok</textarea>" in shown.source
-    assert alice.send(shown.form("/answer"), note="ok").status == 200
+    page = alice.send(form, note="ok")
+    assert page.status == 409
+    assert "the approval has changed; its version is now 2" in page.text
+    assert "ok</textarea>" in page.source
+    assert alice.send(page.form("/answer"), note="ok").status == 200
     assert done == ["publish news"]
 
 
@@ -245,12 +245,12 @@ def test_a_form_that_is_sent_twice_is_answered_once(
     alice: Browser, desk: Site, done: list[str]
 ) -> None:
     id = desk.waiting()
-    asked = alice.get(f"{page_of(id)}?answer=approve").form("/answer")
+    form = alice.get(f"{page_of(id)}?answer=approve").form("/answer")
 
     for _ in range(2):
-        shown = alice.send(asked)
-        assert shown.status == 200
-        assert "approved by alice" in shown.text
+        page = alice.send(form)
+        assert page.status == 200
+        assert "approved by alice" in page.text
     assert done == ["publish news"]
 
 
@@ -323,9 +323,9 @@ def test_an_approval_of_unknown_risk_needs_a_recent_login(alice: Browser, desk: 
     id = desk.waiting(risk=None)
     form = alice.get(f"/console/agents/desk/approvals/{id}?answer=approve").form("/answer")
     with mock.patch.object(sessions_of_browsers, "FRESH", timedelta(seconds=-1)):
-        shown = alice.send(form)
+        page = alice.send(form)
 
-    assert "needs a login within the last five minutes" in shown.text
+    assert "needs a login within the last five minutes" in page.text
     assert desk.get(f"/approvals/{id}").json["status"] == "pending"
 
 

@@ -112,11 +112,11 @@ def test_an_empty_trail_says_so(alice: Browser) -> None:
 @pytest.mark.parametrize("path", ["/console/audit", TRAIL])
 def test_without_the_scope_the_page_says_what_is_missing(guest: Browser, path: str) -> None:
     guest.site.lab.store.audit_trail.append("secret.kind", MAKER)
-    shown = guest.get(path)
+    page = guest.get(path)
 
-    assert "lacks the scope 'admin'" in shown.text
-    assert "secret.kind" not in shown.text
-    assert "verified" not in shown.text
+    assert "lacks the scope 'admin'" in page.text
+    assert "secret.kind" not in page.text
+    assert "verified" not in page.text
     assert guest.get(f"{path}/export").status == 403
 
 

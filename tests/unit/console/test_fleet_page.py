@@ -32,7 +32,7 @@ def nothing_runs(desk: Site) -> None:
 
 def start(desk: Site, name: str = "w1", **fields: Any) -> None:
     """A process of the agent `desk` sends a heartbeat."""
-    known: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "role": "worker",
         "host": "here",
         "pid": 7,
@@ -41,7 +41,7 @@ def start(desk: Site, name: str = "w1", **fields: Any) -> None:
         "version": "1.0",
         "started_at": utc_now(),
     }
-    desk.store.fleet.beat(WorkerInfo(name=name, **{**known, **fields}))
+    desk.store.fleet.beat(WorkerInfo(name=name, **{**defaults, **fields}))
 
 
 def kill(desk: Site, name: str, seconds: float = 120) -> None:
@@ -113,11 +113,11 @@ def test_a_key_for_one_agent_shows_only_its_processes(desk: Site) -> None:
     start(desk, "both", agents=["desk", "other"])
     start(desk, "hidden", agents=["other"])
     limited = Browser(desk, desk.key("read", agents=["desk"]))
-    shown = limited.get("/console/fleet").text
+    text = limited.get("/console/fleet").text
 
-    assert "both" in shown
-    assert "hidden" not in shown
-    assert "other" not in shown
+    assert "both" in text
+    assert "hidden" not in text
+    assert "other" not in text
 
 
 def test_the_state_of_the_archive_is_for_admins(alice: Browser, guest: Browser, desk: Site) -> None:

@@ -43,9 +43,9 @@ def lab(server: Any) -> Lab:
 @pytest.fixture
 def site(lab: Lab, server: Any) -> Iterator[Site]:
     """An API over it."""
-    made = Site(lab, server)
-    yield made
-    made.services.stop()
+    new_site = Site(lab, server)
+    yield new_site
+    new_site.services.stop()
 
 
 @pytest.fixture
@@ -56,9 +56,9 @@ def ann(site: Site) -> Browser:
 
 def ended(**fields: Any) -> LoopResult:
     now = utc_now()
-    known = {"id": "a:1", "agent_id": "a", "iteration": 1, "trigger": "beat", "success": True}
-    known |= {"duration": 900.0, "started_at": now, "ended_at": now, "decision": no_op("calm")}
-    return LoopResult(**{**known, **fields})
+    defaults = {"id": "a:1", "agent_id": "a", "iteration": 1, "trigger": "beat", "success": True}
+    defaults |= {"duration": 900.0, "started_at": now, "ended_at": now, "decision": no_op("calm")}
+    return LoopResult(**{**defaults, **fields})
 
 
 def phase(name: Any, offset: float, duration: float, **fields: Any) -> PhaseRun:
@@ -66,15 +66,15 @@ def phase(name: Any, offset: float, duration: float, **fields: Any) -> PhaseRun:
 
 
 def observer(name: str, offset: float | None, duration: float, **fields: Any) -> ObserverRun:
-    known = {"host": "host-a", "worker": "host-a.1.abcd", "observations": 1, "batch": 1}
-    return ObserverRun(id=name, offset=offset, duration=duration, **{**known, **fields})
+    defaults = {"host": "host-a", "worker": "host-a.1.abcd", "observations": 1, "batch": 1}
+    return ObserverRun(id=name, offset=offset, duration=duration, **{**defaults, **fields})
 
 
 def test_the_record_shows_what_was_seen_judged_decided_and_done(ann: Browser, lab: Lab) -> None:
     lab.run()
     page = ann.get(f"{PAGE}/1")
     assert page.title.startswith("test #1: acted")
-    for told in (
+    for text in (
         "31 observations",
         "p:load confidence 0.50 no anomaly busy",
         "p:calm confidence 0.90 no anomaly nothing to see",
@@ -87,7 +87,7 @@ def test_the_record_shows_what_was_seen_judged_decided_and_done(ann: Browser, la
         "p:fails",
         "boom",
     ):
-        assert told in page.text
+        assert text in page.text
     assert "and 20 more of this source" in page.text
 
 
@@ -172,14 +172,17 @@ def test_a_comparison_names_only_what_differs() -> None:
         observations=[seen("cpu", data={"load": 1, "cores": 2}), seen("gone", data={"b": 1})]
     )
     there = ended(observations=[seen("cpu", data={"load": 3, "cores": 2})], decision=no_op("calm"))
-    found = {one.title: one.differences for one in compare(here, there)}
-    assert [(one.name, one.here, one.there) for one in found["Observations"]] == [
+    differences = {part.title: part.differences for part in compare(here, there)}
+    assert [
+        (difference.name, difference.here, difference.there)
+        for difference in differences["Observations"]
+    ] == [
         ("cpu: load", "1", "3"),
         ("gone", "seen", ""),
     ]
-    assert not any(found[title] for title in found if title != "Observations")
+    assert not any(differences[title] for title in differences if title != "Observations")
     many = ended(observations=[seen(f"disk-{n}") for n in range(100)])
-    [section] = [one for one in compare(many, there) if one.title == "Observations"]
+    [section] = [part for part in compare(many, there) if part.title == "Observations"]
     assert len(section.differences) + section.more == 101
 
 
@@ -190,10 +193,12 @@ def test_lost_attempts_have_rows_of_their_own() -> None:
         phase("orient", 320, 200, lost=True, worker="host-a.1.abcd"),
         phase("orient", 530, 50, attempt=2, worker="host-b.1.abcd"),
     ]
-    made = [observer("p:cpu", 130, 90, attempt=2), observer("p:ill", 140, 20)]
+    observer_runs = [observer("p:cpu", 130, 90, attempt=2), observer("p:ill", 140, 20)]
     error = Problem(id="p:ill", phase="observe", error="boom", host="host-a")
-    shown = chart(ended(phase_runs=runs, observer_runs=made, observer_errors=[error]))
-    assert [(bar.label, bar.state, bar.place) for bar in shown.bars] == [
+    record_chart = chart(
+        ended(phase_runs=runs, observer_runs=observer_runs, observer_errors=[error])
+    )
+    assert [(bar.label, bar.state, bar.place) for bar in record_chart.bars] == [
         ("observe", "ok", ""),
         ("p:cpu", "ok", "batch 1, host-a.1.abcd, attempt 2"),
         ("p:ill", "failed", "batch 1, host-a.1.abcd"),
@@ -201,26 +206,26 @@ def test_lost_attempts_have_rows_of_their_own() -> None:
         ("orient", "lost", "host-a.1.abcd"),
         ("orient", "ok", "host-b.1.abcd, attempt 2"),
     ]
-    assert all(bar.x >= 0 and bar.x + bar.width <= WIDTH for bar in shown.bars)
+    assert all(bar.x >= 0 and bar.x + bar.width <= WIDTH for bar in record_chart.bars)
 
 
 def test_a_long_wait_between_phases_is_cut_out() -> None:
     day = 86_400_000.0
     runs = [phase("orient", 0, 100), phase("decide", day, 100), phase("act", day + 100, 200)]
-    shown = chart(ended(phase_runs=runs, duration=day + 300))
-    assert [cut.length for cut in shown.cuts] == ["23 h"]
-    assert [bar.took for bar in shown.bars] == ["100 ms", "100 ms", "200 ms"]
-    first, second, third = shown.bars
+    record_chart = chart(ended(phase_runs=runs, duration=day + 300))
+    assert [cut.length for cut in record_chart.cuts] == ["23 h"]
+    assert [bar.took for bar in record_chart.bars] == ["100 ms", "100 ms", "200 ms"]
+    first, second, third = record_chart.bars
     assert third.width == pytest.approx(2 * first.width, rel=0.01)
     assert second.x > first.x + first.width
 
 
 def test_of_many_observers_the_longest_are_shown() -> None:
     observers = [observer(f"p:{n}", 1.0, float(n)) for n in range(100)]
-    shown = chart(ended(phase_runs=[phase("observe", 0, 100)], observer_runs=observers))
-    assert len(shown.bars) == 41
-    assert shown.others == 60
-    assert "p:99" in [bar.label for bar in shown.bars]
+    record_chart = chart(ended(phase_runs=[phase("observe", 0, 100)], observer_runs=observers))
+    assert len(record_chart.bars) == 41
+    assert record_chart.others == 60
+    assert "p:99" in [bar.label for bar in record_chart.bars]
 
 
 def test_a_record_without_times_has_no_chart() -> None:

@@ -26,9 +26,9 @@ API = "/agents/scholar/plugins/goals"
 def site(server: Any) -> Iterator[Site]:
     """An API over an agent with goals."""
     redis = client_of(server)
-    made = Site(Lab(Agent("scholar", plugins=[Goals()]), client=redis), server, max_wait=10)
-    yield made
-    made.services.stop()
+    new_site = Site(Lab(Agent("scholar", plugins=[Goals()]), client=redis), server, max_wait=10)
+    yield new_site
+    new_site.services.stop()
 
 
 @pytest.fixture
@@ -139,8 +139,8 @@ def test_a_question_of_the_agent_is_answered_on_the_page(site: Site, ann: Browse
     assert page.title == "Goals of scholar: 1 active, 1 question · Boyd"
     after = ann.send(page.form("/answer"), text="green")
     assert "The agent asks" not in after.text
-    [found] = site.get(f"{API}/questions").json["questions"]
-    question = Question.model_validate(found)
+    [row] = site.get(f"{API}/questions").json["questions"]
+    question = Question.model_validate(row)
     assert (question.answer, question.answered_by) == ("green", "ann")
     other = Browser(site, site.key("admin", principal="bob", person=True))
     form = page.form("/answer")

@@ -13,9 +13,9 @@ from boyd_api.http.change_watcher import Hints
 @pytest.fixture
 def hints(desk: Site) -> Hints:
     """The hints of the office."""
-    made = Hints(lambda: desk.store, desk.services.agents)
-    made.newest()
-    return made
+    new_hints = Hints(lambda: desk.store, desk.services.agents)
+    new_hints.newest()
+    return new_hints
 
 
 def test_each_kind_of_event_is_hinted_once(desk: Site, hints: Hints) -> None:
@@ -25,12 +25,12 @@ def test_each_kind_of_event_is_hinted_once(desk: Site, hints: Hints) -> None:
     desk.waiting("two")
     desk.post("/freeze", {"reason": "storm"})
 
-    found = feed.after(start)
-    assert [(one.kind, one.data) for one in found] == [
+    events = feed.after(start)
+    assert [(event.kind, event.data) for event in events] == [
         ("hint", "approval desk"),
         ("hint", "agent desk"),
     ]
-    assert feed.after(found[-1].id) == []
+    assert feed.after(events[-1].id) == []
 
 
 def test_agents_that_a_reader_may_not_see_are_not_hinted(desk: Site, hints: Hints) -> None:

@@ -63,19 +63,19 @@ def test_a_wrong_search_shows_why_and_no_iterations(alice: Browser, desk: Site, 
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "message"),
     [
         (ArchiveUnavailable("secret-host is down"), "the archive does not answer"),
         (TooManyMatches("write more"), "write more"),
     ],
 )
 def test_an_archive_error_is_shown_in_place_of_the_results(
-    alice: Browser, error: Exception, said: str
+    alice: Browser, error: Exception, message: str
 ) -> None:
     with mock.patch.object(loop_routes, "history", side_effect=error):
         response = alice.get(f"{HERE}?q=x")
 
-    assert said in response.text
+    assert message in response.text
     assert "secret-host" not in response.text
     assert "No iteration matches" not in response.text
     assert 'name="q" value="x"' in response.source

@@ -372,5 +372,5 @@ def _long_after_the_login() -> AbstractContextManager[object]:
 
 
 def _item(desk: Site, id: str) -> dict[str, object]:
-    found: dict[str, object] = desk.get(f"/approvals/{id}").json
-    return found
+    item: dict[str, object] = desk.get(f"/approvals/{id}").json
+    return item

@@ -31,9 +31,9 @@ def replies() -> list[Any]:
 def case(server: Any, replies: list[Any]) -> Iterator[Case]:
     """A site whose model says *replies*, and the last one for ever."""
     with ScriptedModel(replies, forever=True) as model:
-        made = Case(server, model)
-        yield made
-        made.site.services.stop()
+        new_case = Case(server, model)
+        yield new_case
+        new_case.site.services.stop()
 
 
 @pytest.fixture
@@ -95,8 +95,8 @@ def test_a_follow_up_question_sent_too_early_is_refused_and_not_recorded(
 def test_the_duration_of_an_investigation_goes_on_until_it_has_ended(
     case: Case, ann: Browser
 ) -> None:
-    ended = case.asked()
-    assert "data-lasts" not in ann.get(LIST).source + ann.get(f"{LIST}/{ended}").source
+    investigation = case.asked()
+    assert "data-lasts" not in ann.get(LIST).source + ann.get(f"{LIST}/{investigation}").source
     running = case.pending()
     assert "data-lasts>0 s</time>" in ann.get(LIST).source
     assert "data-lasts>0 s</time>" in ann.get(f"{LIST}/{running}").source
@@ -150,9 +150,9 @@ def test_a_turn_is_shown_while_the_model_writes_it(case: Case, ann: Browser) -> 
 def long_log(case: Case, id: str, steps: int, output: str = "full") -> None:
     """Have many steps in its log, each with a call."""
     for step in range(1, steps + 1):
-        made = ToolCall(id=f"call{step:05}", name="look", arguments=f'{{"path": "/{step}"}}')
-        case.written(id, Said(step=step, text=f"Step {step}.", calls=[made]).to_json())
-        case.written(id, Started(call_id=made.id).to_json())
+        tool_call = ToolCall(id=f"call{step:05}", name="look", arguments=f'{{"path": "/{step}"}}')
+        case.written(id, Said(step=step, text=f"Step {step}.", calls=[tool_call]).to_json())
+        case.written(id, Started(call_id=tool_call.id).to_json())
         case.written(id, result(step, f"{step} {output}").to_json())
 
 
@@ -161,20 +161,20 @@ def test_of_a_long_transcript_the_last_part_is_shown_and_leads_to_the_rest(
 ) -> None:
     id = case.pending()
     long_log(case, id, 50)
-    page, seen = ann.get(f"{LIST}/{id}"), list[str]()
+    page, pages = ann.get(f"{LIST}/{id}"), list[str]()
     assert "Step 50." in page.text
     assert "Step 1." not in page.text
     while True:
-        seen.append(page.text)
+        pages.append(page.text)
         link = page.source.partition('href="' + f"{LIST}/{id}?before=")[2].partition('"')[0]
         if not link:
             break
         page = ann.get(f"{LIST}/{id}?before={link.partition('#')[0]}")
-    assert 2 < len(seen) < 6
+    assert 2 < len(pages) < 6
     for step in range(1, 51):
-        assert sum(f"Step {step}." in text for text in seen) == 1
+        assert sum(f"Step {step}." in text for text in pages) == 1
         # A call is on the same page as its result.
-        assert sum(f"{step} full" in text and f"#{step} look" in text for text in seen) >= 1
+        assert sum(f"{step} full" in text and f"#{step} look" in text for text in pages) >= 1
 
 
 def test_a_call_is_shown_in_full_wherever_it_is(case: Case, ann: Browser) -> None:
@@ -215,6 +215,6 @@ def test_the_growth_of_the_log_of_an_open_investigation_is_hinted(case: Case) ->
 
     def hinted() -> bool:
         case.written(id, Delta(step=1, channel="text", text="I").to_json())
-        return "investigation disks" in [one.data for one in feed.after(start)]
+        return "investigation disks" in [event.data for event in feed.after(start)]
 
     assert wait_until(hinted)

@@ -33,13 +33,13 @@ def new_key(browser: Browser, **more: object) -> str:
 
 def test_a_new_key_is_shown_once_and_works(alice: Browser, desk: Site) -> None:
     form = alice.get(f"{HERE}?do=create").form(HERE)
-    made = alice.send(form, **NEW, groups="sre, ops", person="on", days="1")
-    text = next(word for word in made.text.split() if word.startswith("boyd_"))
+    page = alice.send(form, **NEW, groups="sre, ops", person="on", days="1")
+    text = next(word for word in page.text.split() if word.startswith("boyd_"))
 
-    assert made.headers["Cache-Control"] == "no-store"
-    assert f'data-copy="{text}"' in made.source
-    assert 'data-live=""' in made.source
-    [key] = [one for one in desk.store.api_keys.all() if one.name == "pager"]
+    assert page.headers["Cache-Control"] == "no-store"
+    assert f'data-copy="{text}"' in page.source
+    assert 'data-live=""' in page.source
+    [key] = [api_key for api_key in desk.store.api_keys.all() if api_key.name == "pager"]
     assert (key.groups, key.person, key.created_by) == (["sre", "ops"], True, "alice")
     assert key.expires_at is not None
     assert Browser(desk).sign_in(text).title.startswith("Inbox")
@@ -55,12 +55,12 @@ def test_a_wrong_form_creates_nothing_and_keeps_what_was_written(
 ) -> None:
     before = len(desk.store.api_keys.all())
     form = alice.get(f"{HERE}?do=create").form(HERE)
-    shown = alice.send(form, name="pager", principal="two words", scopes=["read"], days="30")
+    page = alice.send(form, name="pager", principal="two words", scopes=["read"], days="30")
 
-    assert shown.status == 400
-    assert "principal" in shown.text
-    assert 'value="two words"' in shown.source
-    assert 'value="30" selected' in shown.source
+    assert page.status == 400
+    assert "principal" in page.text
+    assert 'value="two words"' in page.source
+    assert 'value="30" selected' in page.source
     assert len(desk.store.api_keys.all()) == before
 
 
@@ -77,14 +77,14 @@ def test_keys_change_only_shortly_after_a_login(alice: Browser, desk: Site, path
     assert "/console/login?why=confirm&amp;next=%2Fconsole%2Fkeys%3F" in response.source
     assert sent.title.startswith("Sign in")
     assert revoked.title.startswith("Sign in")
-    assert "pager" not in {one.name for one in desk.store.api_keys.all()}
+    assert "pager" not in {api_key.name for api_key in desk.store.api_keys.all()}
     assert desk.store.api_keys.get(target.id) is not None
 
 
 def test_a_key_is_revoked_with_two_clicks_and_its_sessions_end(
     alice: Browser, bob: Browser, desk: Site
 ) -> None:
-    [key] = [one for one in desk.store.api_keys.all() if one.principal == "bob"]
+    [key] = [api_key for api_key in desk.store.api_keys.all() if api_key.principal == "bob"]
     response = alice.get(f"{HERE}?revoke={key.id}")
     assert "refused from then on" in response.text
     assert "you will be signed out" not in response.text
@@ -107,36 +107,36 @@ def test_revoking_the_own_key_warns_of_the_sign_out(alice: Browser, desk: Site) 
 def test_a_reader_sees_and_closes_only_own_sessions(
     alice: Browser, guest: Browser, desk: Site
 ) -> None:
-    shown = guest.get(HERE)
-    other = next(one for one in desk.store.login_sessions.all() if one.principal == "alice")
-    fields = shown.form("/close").fields
+    page = guest.get(HERE)
+    other = next(login for login in desk.store.login_sessions.all() if login.principal == "alice")
+    fields = page.form("/close").fields
 
-    assert "You may not see the keys: your key 'test' lacks the scope 'admin'" in shown.text
-    assert "guest this one" in shown.text
-    assert "alice" not in shown.text
+    assert "You may not see the keys: your key 'test' lacks the scope 'admin'" in page.text
+    assert "guest this one" in page.text
+    assert "alice" not in page.text
     assert guest.post(f"/console/sessions/{other.id}/close", fields).status == 404
     assert guest.post(HERE, {**fields, **NEW, "days": "1"}).status == 403
     assert guest.post(f"{HERE}/{other.key_id}/revoke", fields).status == 403
     assert alice.get(HERE).status == 200
-    assert guest.send(shown.form("/close")).title.startswith("Sign in")
+    assert guest.send(page.form("/close")).title.startswith("Sign in")
 
 
 def test_a_key_that_is_limited_to_agents_changes_no_keys(desk: Site) -> None:
     limited = Browser(desk, desk.key("admin", agents=["desk"], principal="carol"))
-    shown = limited.get(f"{HERE}?do=create")
+    page = limited.get(f"{HERE}?do=create")
 
-    assert "it concerns all agents, and your key 'test' is limited to desk" in shown.text
-    assert "carol this one" in shown.text
-    fields = shown.form("/close").fields
+    assert "it concerns all agents, and your key 'test' is limited to desk" in page.text
+    assert "carol this one" in page.text
+    fields = page.form("/close").fields
     assert limited.post(HERE, {**fields, **NEW, "days": "1"}).status == 403
 
 
 def test_an_admin_closes_any_session(alice: Browser, guest: Browser, desk: Site) -> None:
-    theirs = next(one for one in desk.store.login_sessions.all() if one.principal == "guest")
+    theirs = next(login for login in desk.store.login_sessions.all() if login.principal == "guest")
     alice.send(alice.get(HERE).form(f"{theirs.id}/close"))
 
     assert guest.get(HERE).title.startswith("Sign in")
-    assert {one.principal for one in desk.store.login_sessions.all()} == {"alice"}
+    assert {login.principal for login in desk.store.login_sessions.all()} == {"alice"}
 
 
 def test_hostile_names_are_shown_as_text(alice: Browser) -> None:

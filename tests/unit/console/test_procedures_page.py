@@ -260,8 +260,8 @@ def test_an_iteration_has_started_a_procedure_and_says_what_became_of_it(server:
     ann = Browser(place, place.key("admin", principal="ann", person=True))
     lab.run()
     go_on(lab)
-    asked = place.get("/approvals").json["pending"][0]["id"]
-    where = f"step 2 of 2 (ok) waits for approval {asked[:8]}"
+    approval = place.get("/approvals").json["pending"][0]["id"]
+    where = f"step 2 of 2 (ok) waits for approval {approval[:8]}"
     response = ann.get(f"{PAGE}/iterations/1")
     assert 'data-live="execution procedure"' in response.source
     results = response.text.partition(" Results ")[2]
@@ -269,7 +269,7 @@ def test_an_iteration_has_started_a_procedure_and_says_what_became_of_it(server:
     assert "Not verified: the call returned" not in results
     assert f"p:renew: {where}" in ann.get(PAGE).text
 
-    lab.resolver.answer(asked, "approved", person("bob"))
+    lab.resolver.answer(approval, "approved", person("bob"))
     go_on(lab)
     over = ann.get(f"{PAGE}/iterations/1")
     assert " Results p:renew succeeded " in over.text

@@ -24,8 +24,8 @@ def run(desk: Site) -> str:
 def submitted(desk: Site, title: str = "Slow desk", **more: object) -> str:
     """The id of a new run, which no worker takes up."""
     desk.dispatcher.held = True
-    made = RunRequest.model_validate({**TASK, "title": title, **more})
-    return desk.lab.store.runs.submit(made, False, MAKER).run.id
+    request = RunRequest.model_validate({**TASK, "title": title, **more})
+    return desk.lab.store.runs.submit(request, False, MAKER).run.id
 
 
 def test_a_page_without_runs_says_so_and_whether_the_agent_looks(alice: Browser) -> None:

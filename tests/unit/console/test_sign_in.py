@@ -27,10 +27,10 @@ def test_the_first_page_leads_to_the_login_and_back(desk: Site) -> None:
 
 
 def test_a_wrong_key_is_refused_with_the_reason(desk: Site) -> None:
-    shown = Browser(desk).sign_in("boyd_abcdefghijkl_" + "x" * 43)
+    page = Browser(desk).sign_in("boyd_abcdefghijkl_" + "x" * 43)
 
-    assert shown.status == 401
-    assert "the key is not known, or was revoked" in shown.text
+    assert page.status == 401
+    assert "the key is not known, or was revoked" in page.text
 
 
 def test_the_cookie_holds_no_key_and_is_not_for_scripts(desk: Site) -> None:
@@ -45,8 +45,8 @@ def test_the_cookie_holds_no_key_and_is_not_for_scripts(desk: Site) -> None:
     assert "Path=/" in cookie
     assert key.split("_", 2)[2] not in cookie
     secret = cookie.partition("=")[2].partition(";")[0]
-    [kept] = desk.store.login_sessions.all()
-    assert kept.id == digest(secret)
+    [login] = desk.store.login_sessions.all()
+    assert login.id == digest(secret)
 
 
 def test_elsewhere_the_cookie_is_for_https_and_this_host_only(desk: Site) -> None:
@@ -81,7 +81,7 @@ def test_signing_out_closes_the_session(alice: Browser, desk: Site) -> None:
 
 def test_a_session_ends_without_use_and_only_a_person_keeps_it_open(desk: Site) -> None:
     browser = Browser(desk, desk.key("read"))
-    [key] = [one for one in desk.store.client.scan_iter() if ":session:" in one]
+    [key] = [redis_key for redis_key in desk.store.client.scan_iter() if ":session:" in redis_key]
     before = desk.store.client.pttl(key)
     desk.store.client.pexpire(key, 1000)
 
@@ -95,7 +95,7 @@ def test_a_session_ends_without_use_and_only_a_person_keeps_it_open(desk: Site) 
 
 def test_a_session_ends_after_half_a_day_in_any_case(desk: Site) -> None:
     browser = Browser(desk, desk.key("read"))
-    [key] = [one for one in desk.store.client.scan_iter() if ":session:" in one]
+    [key] = [redis_key for redis_key in desk.store.client.scan_iter() if ":session:" in redis_key]
     opened = float(desk.store.client.hget(key, "openedAt"))
     desk.store.client.hset(key, "openedAt", opened - 12 * 3600_000)
 
@@ -139,10 +139,10 @@ def test_a_form_without_the_token_of_this_browser_counts_nowhere(
 
 def test_a_login_needs_the_token_too(desk: Site) -> None:
     key = desk.admin["Authorization"].removeprefix("Bearer ")
-    shown = Browser(desk).post("/console/login", {"key": key})
+    page = Browser(desk).post("/console/login", {"key": key})
 
-    assert shown.status == 403
-    assert "your browser has kept no cookie" in shown.text
+    assert page.status == 403
+    assert "your browser has kept no cookie" in page.text
 
 
 @pytest.mark.parametrize(

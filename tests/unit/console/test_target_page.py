@@ -74,14 +74,14 @@ def test_an_open_incident_says_that_nobody_watches_it(alice: Browser, desk: Site
     for worker in desk.store.fleet.workers():
         desk.store.fleet.leave(worker.name)
     show = incident_routes.show_incident
-    shown = [alice.get(address("/console/incident", id=INCIDENT))]
+    pages = [alice.get(address("/console/incident", id=INCIDENT))]
     with mock.patch.object(
         incident_routes, "show_incident", lambda *a: show(*a).patched({"open": True})
     ):
-        shown.append(alice.get(address("/console/incident", id=INCIDENT)))
+        pages.append(alice.get(address("/console/incident", id=INCIDENT)))
 
-    assert ["desk : not watching" in page.text for page in shown] == [False, True]
-    kinds = [page.source.partition('data-live="')[2].partition('"')[0] for page in shown]
+    assert ["desk : not watching" in page.text for page in pages] == [False, True]
+    kinds = [page.source.partition('data-live="')[2].partition('"')[0] for page in pages]
     assert kinds == ["", "iteration approval call execution procedure"]
 
 
