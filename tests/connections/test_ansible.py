@@ -77,8 +77,8 @@ PARAMS = {"hosts": "web", "version": "1.0"}
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Fleet]:
-    with fleet("web1", "web2") as made:
-        yield made
+    with fleet("web1", "web2") as running_fleet:
+        yield running_fleet
 
 
 @pytest.fixture
@@ -106,8 +106,8 @@ def test_hosts_that_hang_or_are_down_are_seen_and_others_tell_their_facts(hosts:
         hosts.hosts["web2"].stop(signal.SIGCONT)
     [lost] = data_of(observations, "unreachable")
     assert lost["hosts"] == "web2"
-    [told] = data_of(observations, "host")
-    assert (told["hosts"], bool(told["facts"]["kernel"])) == ("web1", True)
+    [host_data] = data_of(observations, "host")
+    assert (host_data["hosts"], bool(host_data["facts"]["kernel"])) == ("web1", True)
     assert data_of(observations, "summary") == [{"hosts": 2, "unreachable": 1, "omitted": 0}]
 
 
@@ -115,7 +115,7 @@ def test_a_host_with_another_key_is_not_trusted(hosts: Fleet, tmp_path: Path) ->
     other = tmp_path / "known_hosts"
     other.write_text(hosts.hosts["web1"].known.replace("[127.0.0.1]:", "[127.0.0.1]:1"))
     observations = rig_of(hosts, known_hosts=str(other)).observe()
-    assert {one["hosts"] for one in data_of(observations, "unreachable")} == {"web1", "web2"}
+    assert {row["hosts"] for row in data_of(observations, "unreachable")} == {"web1", "web2"}
     # The client of SSH may end before Ansible has written to it; its own words are lost then.
     error = data_of(observations, "unreachable")[0]["error"]
     assert any(words in error for words in ("Host key verification failed", "Broken pipe"))

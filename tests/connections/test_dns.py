@@ -79,14 +79,16 @@ def resolvers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Unbound
     behind = Unbound(folder, "192.0.2.2")
     started = [Unbound(folder, "192.0.2.1", behind), behind]
     yield started
-    for one in started:
-        one.kill()
+    for process in started:
+        process.kill()
 
 
 def observe(resolvers: list[Unbound], *names: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     addresses = [resolver.address for resolver in resolvers]
     rig = Rig(Dns(names=names, resolvers=addresses, samples=1, timeout=10))
-    return [(one.source.partition("/")[2], one.data) for one in rig.observe()]
+    return [
+        (observation.source.partition("/")[2], observation.data) for observation in rig.observe()
+    ]
 
 
 def test_names_that_exist_are_only_counted(resolvers: list[Unbound]) -> None:
@@ -102,8 +104,8 @@ def test_missing_names_missing_records_and_failing_resolvers_are_distinguished(
         {"name": NAME, "type": "AAAA"},
         {"name": "www.broken.net"},
     ]
-    *found, _ = observe(resolvers[:1], *records)
-    assert [(what, data["code"], data["problem"]) for what, data in found] == [
+    *problems, _ = observe(resolvers[:1], *records)
+    assert [(kind, data["code"], data["problem"]) for kind, data in problems] == [
         ("name", "NXDOMAIN", "the name does not exist"),
         ("name", "NOERROR", "the name has no such record"),
         ("name", "SERVFAIL", "the resolver fails: SERVFAIL"),
@@ -115,8 +117,8 @@ def test_resolvers_that_disagree_and_values_that_are_not_expected_are_observed(
 ) -> None:
     first, second = (resolver.address for resolver in resolvers)
     watched = {"name": NAME, "expected": ["192.0.2.1"]}
-    [(what, disagreement), (other, unexpected), _] = observe(resolvers, watched)
-    assert (what, other) == ("disagreement", "unexpected")
+    [(kind, disagreement), (other, unexpected), _] = observe(resolvers, watched)
+    assert (kind, other) == ("disagreement", "unexpected")
     assert disagreement["answers"] == {first: "192.0.2.1", second: "192.0.2.2"}
     assert unexpected["answers"] == {second: "192.0.2.2"}
 

@@ -34,10 +34,10 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
     """A file system of eight megabytes."""
     if reason := missing():
         pytest.skip(reason)
-    made = SmallDisk(tmp_path / "disk", 8)
-    yield made
-    if made.folder.is_mount():
-        made.unmount()
+    small_disk = SmallDisk(tmp_path / "disk", 8)
+    yield small_disk
+    if small_disk.folder.is_mount():
+        small_disk.unmount()
 
 
 def rig(folder: Path, **more: Any) -> Rig:
@@ -62,7 +62,7 @@ def test_a_disk_that_fills_is_foreseen_seen_and_emptied_although_nothing_fits(
         old(disk.folder / f"{number:02}.log", "x" * 200_000)
         on.clock.forward(60)
         observations = on.observe()
-    [filling] = [one for one in data_of(observations, "filling") if one["of"] == "space"]
+    [filling] = [row for row in data_of(observations, "filling") if row["of"] == "space"]
     assert filling["fullInHours"] == 0.4
     disk.fill()
     on.observe()
@@ -121,10 +121,10 @@ def test_files_without_write_permission_are_kept_and_reported() -> None:
                     on.act(action, params)
             with pytest.raises(FilesError, match="Permission denied"):
                 on.act("rotate", {"path": f"{folder}/a.log"})
-            [told] = data_of(on.observe(), "incomplete")
+            [counts] = data_of(on.observe(), "incomplete")
         finally:
             os.seteuid(0)
-        assert told["unreadableFolders"] == 1
+        assert counts["unreadableFolders"] == 1
         assert [path.name for path in folder.iterdir() if path.is_file()] == ["a.log"]
 
 
@@ -300,13 +300,13 @@ def test_an_agent_trashes_rotates_and_deletes_only_approved_files(
     logs.mkdir()
     old(logs / "a\n\udcff.log", "a")
     agent = ConnectedAgent(deployment, agent_text("files", logs))
-    found = agent.observed("files/old")
-    assert (found["set"], found["files"]) == ("logs", 1)
-    named = {"set": found["set"], "host": found["host"]}
+    old_files = agent.observed("files/old")
+    assert (old_files["set"], old_files["files"]) == ("logs", 1)
+    old_set = {"set": old_files["set"], "host": old_files["host"]}
 
-    item, execution = agent.perform("files:trash_old", **named)
-    [told] = item["preview"]["output"]["files"]
-    assert told["path"] == f"{logs}/a\\x0a\\xff.log"
+    item, execution = agent.perform("files:trash_old", **old_set)
+    [file] = item["preview"]["output"]["files"]
+    assert file["path"] == f"{logs}/a\\x0a\\xff.log"
     verified = agent.verified(execution)
     assert verified["verdict"] == "effective"
     assert "no space is free until the trash is emptied" in verified["evidence"]
@@ -315,14 +315,14 @@ def test_an_agent_trashes_rotates_and_deletes_only_approved_files(
 
     (logs / "app.log").write_text("first\n")
     assert agent.observed("files/big")["path"] == f"{logs}/app.log"
-    item, execution = agent.perform("files:rotate", path=f"{logs}/app.log", host=found["host"])
+    item, execution = agent.perform("files:rotate", path=f"{logs}/app.log", host=old_files["host"])
     assert "-bytes: 6" in item["preview"]["output"]["would change"]
     assert agent.verified(execution)["verdict"] == "effective"
     assert (logs / "app.log").read_text() == ""
     assert agent.undo(execution)["state"] == "succeeded"
     assert (logs / "app.log").read_text() == "first\n"
 
-    called = agent.ask("POST", "/actions/files:delete_old?wait=60", {"params": named})
+    called = agent.ask("POST", "/actions/files:delete_old?wait=60", {"params": old_set})
     old(logs / "later.log")
     _, execution = agent.approve(called)
     assert agent.verified(execution)["verdict"] == "effective"

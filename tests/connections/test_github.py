@@ -42,11 +42,11 @@ class EmulatedGitHub:
         self.later = git.commit({"app": "2", "readme": "b"}, [self.bad], "readme")
         git.state["refs"] = {"refs/heads/main": self.later}
         run = {"workflow_id": 1, "head_branch": "main", "head_sha": self.bad, "status": "completed"}
-        made = {"created_at": "2026-01-05T11:00:00Z", "run_attempt": 1, "name": "Build"}
+        common = {"created_at": "2026-01-05T11:00:00Z", "run_attempt": 1, "name": "Build"}
         git.state["runs"] = [
-            {**run, **made, "id": 1, "conclusion": "failure"},
-            {**run, **made, "id": 2, "conclusion": "failure", "workflow_id": 2, "name": "Lint"},
-            {**run, **made, "id": 3, "conclusion": "success", "workflow_id": 2, "name": "Lint"},
+            {**run, **common, "id": 1, "conclusion": "failure"},
+            {**run, **common, "id": 2, "conclusion": "failure", "workflow_id": 2, "name": "Lint"},
+            {**run, **common, "id": 3, "conclusion": "success", "workflow_id": 2, "name": "Lint"},
         ]
         published = ["2026-01-05T10:00:00Z", "2025-12-01T10:00:00Z"]
         git.state["releases"] = [{"tag_name": at[:10], "published_at": at} for at in published]
@@ -118,29 +118,33 @@ def call(rig: Rig, name: str, function: str, params: dict[str, Any], output: Any
     action = rig.host.actions[f"github:{name}"]
     assert action.params is not None
     result = ActionResult(action=action.id, success=True, duration=1, output=output)
-    given = action.params.model_validate(params)
-    return action.call(function, params=given, result=result, ctx=rig.ctx)
+    validated = action.params.model_validate(params)
+    return action.call(function, params=validated, result=result, ctx=rig.ctx)
 
 
 def test_failed_workflows_issues_and_releases_are_observed(
     rig: Rig, github: EmulatedGitHub
 ) -> None:
-    found: dict[str, list[Any]] = {}
-    for one in rig.observe():
-        found.setdefault(one.source.partition("/")[2], []).append(one.data)
-    [failed] = found["workflow"]
+    by_kind: dict[str, list[Any]] = {}
+    for observation in rig.observe():
+        by_kind.setdefault(observation.source.partition("/")[2], []).append(observation.data)
+    [failed] = by_kind["workflow"]
     assert (failed["run"], failed["workflow"]) == (f"{NAME}#1", "Build")
     assert failed["commit"] == f"{NAME}@{github.bad}"
-    assert [one["title"] for one in found["issue"]] == ["It burns"]
-    assert [one["tag"] for one in found["release"]] == ["2026-01-05"]
-    assert found["workflows"] == [{"workflows": 2, "failed": 1, "omitted": 0}]
+    assert [issue["title"] for issue in by_kind["issue"]] == ["It burns"]
+    assert [release["tag"] for release in by_kind["release"]] == ["2026-01-05"]
+    assert by_kind["workflows"] == [{"workflows": 2, "failed": 1, "omitted": 0}]
 
 
 def test_a_list_too_long_to_read_is_reported(
     rig: Rig, github: EmulatedGitHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("boyd_connectors.github.github_api.PAGE", 1)
-    unread = [one.data["list"] for one in rig.observe() if one.source == "github/unread"]
+    unread = [
+        observation.data["list"]
+        for observation in rig.observe()
+        if observation.source == "github/unread"
+    ]
     assert unread == ["/actions/runs"]
 
 

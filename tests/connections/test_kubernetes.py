@@ -162,9 +162,9 @@ def test_each_kind_of_trouble_is_observed(cluster: EmulatedCluster, rig: Rig) ->
     bad["status"] = {"observedGeneration": 2, "replicas": 2, "readyReplicas": 1}
     cluster.put("deployments", bad)
     waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
-    ended = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
+    last_state = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
     container = {"name": "web", "image": "shop/web:1", "imageID": "", "restartCount": 9}
-    states = {"ready": False, "state": waiting, "lastState": ended}
+    states = {"ready": False, "state": waiting, "lastState": last_state}
     cluster.put("pods", pod("web-h1-a", phase="Running", containerStatuses=[container | states]))
     unschedulable = {
         "type": "PodScheduled",
@@ -189,14 +189,14 @@ def test_each_kind_of_trouble_is_observed(cluster: EmulatedCluster, rig: Rig) ->
             },
         )
 
-    found = data_by_kind(rig.observe())
-    assert found["workload"] == [{"workload": WEB, "desired": 2, "ready": 1, "reason": ""}]
-    [failing] = found["failing-pod"]
+    troubles = data_by_kind(rig.observe())
+    assert troubles["workload"] == [{"workload": WEB, "desired": 2, "ready": 1, "reason": ""}]
+    [failing] = troubles["failing-pod"]
     assert (failing["pod"], failing["exitCode"], failing["ended"]) == (POD, 137, "OOMKilled")
-    [pending] = found["pending-pod"]
+    [pending] = troubles["pending-pod"]
     assert pending["reason"] == "Unschedulable: 0/1 nodes are available"
-    assert [one["condition"] for one in found["node"]] == ["Ready", "DiskPressure"]
-    assert [one["object"] for one in found["event"]] == ["shop/p0"]
+    assert [row["condition"] for row in troubles["node"]] == ["Ready", "DiskPressure"]
+    assert [row["object"] for row in troubles["event"]] == ["shop/p0"]
 
 
 def test_a_long_list_is_read_page_by_page(
@@ -255,20 +255,21 @@ def test_a_deployment_changed_since_the_approval_is_not_touched(
     cluster: EmulatedCluster, rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scale, undone = {"workload": WEB, "replicas": 3}, {"workload": WEB}
-    seen = {
-        name: rig.act(name, asked, "dry_run")
-        for name, asked in (("scale", scale), ("rollout_undo", undone))
+    previews = {
+        name: rig.act(name, request, "dry_run")
+        for name, request in (("scale", scale), ("rollout_undo", undone))
     }
     meanwhile = cluster.deployment()
     meanwhile["spec"] |= {"replicas": 10, "template": template("shop/web:3")}
     meanwhile["metadata"]["generation"] += 1
     cluster.put("deployments", meanwhile)
-    for name, asked in (("scale", scale), ("rollout_undo", undone)):
+    for name, arguments in (("scale", scale), ("rollout_undo", undone)):
         monkeypatch.setattr(
-            "boyd_connectors.kubernetes.plugin.approval_preview", lambda ctx, name=name: seen[name]
+            "boyd_connectors.kubernetes.plugin.approval_preview",
+            lambda ctx, name=name: previews[name],
         )
         with pytest.raises(StateError, match="has changed since it was approved: before was"):
-            rig.act(name, asked)
+            rig.act(name, arguments)
     assert cluster.deployment()["spec"] == meanwhile["spec"]
 
 
@@ -288,8 +289,8 @@ def test_a_stuck_rollout_is_observed_though_the_old_pods_are_ready(
     condition = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}
     stuck["status"] = {"observedGeneration": 2, "readyReplicas": 2, "conditions": [condition]}
     cluster.put("deployments", stuck)
-    [found] = data_by_kind(rig.observe())["workload"]
-    assert found["reason"] == "Progressing: ProgressDeadlineExceeded"
+    [workload] = data_by_kind(rig.observe())["workload"]
+    assert workload["reason"] == "Progressing: ProgressDeadlineExceeded"
 
 
 def test_a_rollout_is_undone_and_redone_and_no_value_is_shown(
@@ -354,10 +355,12 @@ def test_a_deployment_changed_during_the_action_is_not_touched(
     read = Cluster.read
 
     def overtaken(self: Cluster, path: str, **query: Any) -> Any:
-        found = read(self, path, **query)
+        body_read = read(self, path, **query)
         if path.endswith("/web"):
-            cluster.put("deployments", {**found, "metadata": {**found["metadata"], "labels": {}}})
-        return found
+            cluster.put(
+                "deployments", {**body_read, "metadata": {**body_read["metadata"], "labels": {}}}
+            )
+        return body_read
 
     monkeypatch.setattr(Cluster, "read", overtaken)
     for name in ("restart", "rollout_undo"):

@@ -74,9 +74,9 @@ http {{
 class Front:
     """A load balancer in front of two sites, which name themselves."""
 
-    def __init__(self, one: Site, two: Site) -> None:
-        one.body, two.body = b"one", b"two"
-        self.sites = (one, two)
+    def __init__(self, first: Site, two: Site) -> None:
+        first.body, two.body = b"one", b"two"
+        self.sites = (first, two)
         # A socket of HAProxy needs a short path.
         self.folder = Path(tempfile.mkdtemp(prefix="front"))
         self.port = free_port()
@@ -85,11 +85,11 @@ class Front:
 
     def configure(self, template: str, name: str) -> Path:
         """Write its configuration."""
-        one, two = (site.url.removeprefix("http://") for site in self.sites)
+        first, two = (site.url.removeprefix("http://") for site in self.sites)
         user = "user root;" if os.geteuid() == 0 else ""
         file = self.folder / name
         file.write_text(
-            template.format(folder=self.folder, port=self.port, one=one, two=two, user=user)
+            template.format(folder=self.folder, port=self.port, one=first, two=two, user=user)
         )
         return file
 
@@ -109,48 +109,48 @@ class Front:
 
     def answers(self, times: int = 1) -> set[str]:
         """The servers that answer so many requests."""
-        found = set()
+        bodies = set()
         for _ in range(times):
             with suppress(requests.RequestException):
-                found.add(requests.get(f"http://127.0.0.1:{self.port}/", timeout=5).text)
-        return found & {"one", "two"}
+                bodies.add(requests.get(f"http://127.0.0.1:{self.port}/", timeout=5).text)
+        return bodies & {"one", "two"}
 
 
 @contextmanager
 def front() -> Iterator[Front]:
     with ExitStack() as stack:
-        made = Front(stack.enter_context(site()), stack.enter_context(site()))
+        new_front = Front(stack.enter_context(site()), stack.enter_context(site()))
         try:
-            yield made
+            yield new_front
         finally:
-            if made.process:
-                made.kill()
-            shutil.rmtree(made.folder)
+            if new_front.process:
+                new_front.kill()
+            shutil.rmtree(new_front.folder)
 
 
 @pytest.fixture
 def haproxy() -> Iterator[Front]:
     """A HAProxy; missing: skipped here, failed in CI."""
     binary = program("haproxy", "haproxy")
-    with front() as made:
-        made.argv = [binary, "-db", "-f", str(made.configure(HAPROXY, "haproxy.cfg"))]
-        made.start()
-        yield made
+    with front() as balancer:
+        balancer.argv = [binary, "-db", "-f", str(balancer.configure(HAPROXY, "haproxy.cfg"))]
+        balancer.start()
+        yield balancer
 
 
 @pytest.fixture
 def nginx() -> Iterator[Front]:
     """An nginx; missing: skipped here, failed in CI."""
     binary = program("nginx", "nginx-light")
-    with front() as made:
-        config = made.configure(NGINX, "nginx.conf")
-        made.configure(
+    with front() as balancer:
+        config = balancer.configure(NGINX, "nginx.conf")
+        balancer.configure(
             "server {one}; # the first\nserver {two} weight=7 max_fails=3;\n", "web.conf"
         )
-        made.argv = [binary, "-c", str(config), "-e", str(made.folder / "nginx.log")]
-        made.argv += ["-g", "daemon off;"]
-        made.start()
-        yield made
+        balancer.argv = [binary, "-c", str(config), "-e", str(balancer.folder / "nginx.log")]
+        balancer.argv += ["-g", "daemon off;"]
+        balancer.start()
+        yield balancer
 
 
 def haproxy_rig(haproxy: Front, **more: Any) -> Rig:
@@ -183,37 +183,37 @@ def listed(rig: Rig) -> list[dict[str, Any]]:
 
 
 def test_a_server_is_drained_and_comes_back_as_it_was(haproxy: Front) -> None:
-    rig, one, two = haproxy_rig(haproxy), {"server": "web/one"}, {"server": "web/two"}
+    rig, first_server, two = haproxy_rig(haproxy), {"server": "web/one"}, {"server": "web/two"}
     wait_until(lambda: haproxy.answers(8) == {"one", "two"})
 
-    difference = rig.act("drain", one, "dry_run")["difference"]
+    difference = rig.act("drain", first_server, "dry_run")["difference"]
     assert difference[-3:-1] == ["-state: ready", "+state: drain"]
-    output = rig.act("drain", one)
+    output = rig.act("drain", first_server)
     assert output["before"] == {"state": "ready", "weight": 1}
-    assert rig.act("drain", one, "verify").verdict == "effective"
+    assert rig.act("drain", first_server, "verify").verdict == "effective"
     assert haproxy.answers(12) == {"two"}
-    assert [found["server"] for found in data_of(rig.observe(), "out-of-service")] == ["web/one"]
+    assert [row["server"] for row in data_of(rig.observe(), "out-of-service")] == ["web/one"]
     for function in ("dry_run", "execute"):
         with pytest.raises(BalancerError, match="0 active servers would be left in web"):
             rig.act("drain", two, function)
         with pytest.raises(BalancerError, match="min_active is 1"):
             rig.act("set_weight", {**two, "weight": 0}, function)
 
-    rig.roll_back("drain", one, output)
+    rig.roll_back("drain", first_server, output)
     assert wait_until(lambda: haproxy.answers(12) == {"one", "two"})
-    assert rig.act("enable", one, "verify").verdict == "effective"
+    assert rig.act("enable", first_server, "verify").verdict == "effective"
 
 
 def test_a_server_changed_by_others_is_not_touched(haproxy: Front) -> None:
-    rig, one = haproxy_rig(haproxy), {"server": "web/one"}
-    output = rig.act("drain", one)
+    rig, server = haproxy_rig(haproxy), {"server": "web/one"}
+    output = rig.act("drain", server)
     other = rig.plugin._balancer("drain")  # type: ignore[attr-defined]
     other._tell("set server web/one state maint")
     with pytest.raises(BalancerError, match=r"changed since.*it is maint"):
-        rig.roll_back("drain", one, output)
+        rig.roll_back("drain", server, output)
     for function in ("dry_run", "execute"):
         with pytest.raises(BalancerError, match="in maintenance"):
-            rig.act("drain", one, function)
+            rig.act("drain", server, function)
     assert other._ask("show servers state web").split("one 127.0.0.1 ")[1][2:3] == "1"
 
 
@@ -223,21 +223,21 @@ def test_two_workers_do_not_take_the_last_two_servers_away(
     rig, two = haproxy_rig(haproxy), haproxy_rig(haproxy)
     change = HAProxy.change
 
-    def meanwhile(self: HAProxy, *wanted: Any) -> None:
+    def meanwhile(self: HAProxy, *arguments: Any) -> None:
         monkeypatch.setattr(HAProxy, "change", change)
         self._tell("set server web/two state drain")
-        change(self, *wanted)
+        change(self, *arguments)
 
     monkeypatch.setattr(HAProxy, "change", meanwhile)
     with pytest.raises(BalancerError, match="0 active servers would be left"):
         rig.act("drain", {"server": "web/one"})
-    states = {one["server"]: one["state"] for one in listed(two)}
+    states = {row["server"]: row["state"] for row in listed(two)}
     assert (states["web/one"], states["web/two"]) == ("ready", "drain")
 
 
 def test_a_server_whose_name_does_not_resolve_is_down(haproxy: Front) -> None:
     observations = haproxy_rig(haproxy).observe()
-    assert [one["server"] for one in data_of(observations, "server-down")] == ["unresolved/three"]
+    assert [row["server"] for row in data_of(observations, "server-down")] == ["unresolved/three"]
     assert not data_of(observations, "out-of-service")
 
 
@@ -247,8 +247,8 @@ def test_a_weight_is_set_and_put_back(haproxy: Front) -> None:
     assert rig.act("set_weight", params, "verify").verdict == "effective"
     assert haproxy.answers(8) == {"one"}
     rig.roll_back("set_weight", params, output)
-    [shown] = [one for one in listed(rig) if one["server"] == "web/two"]
-    assert shown["weight"] == 7
+    [server] = [row for row in listed(rig) if row["server"] == "web/two"]
+    assert server["weight"] == 7
 
 
 def test_errors_and_servers_that_are_down_are_seen(haproxy: Front) -> None:
@@ -278,7 +278,9 @@ def test_a_haproxy_killed_before_it_answers_leaves_an_unknown_outcome(haproxy: F
     rig, params = haproxy_rig(haproxy), {"server": "web/one"}
     assert haproxy.process is not None
     balancer = rig.plugin._balancer("drain")  # type: ignore[attr-defined]
-    server = next(one for one in balancer.servers(rig.ctx) if one.name == "web/one")
+    server = next(
+        first_server for first_server in balancer.servers(rig.ctx) if first_server.name == "web/one"
+    )
     outcome: list[Exception] = []
 
     def change() -> None:

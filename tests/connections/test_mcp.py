@@ -79,8 +79,8 @@ def _answers(url: str) -> bool:
 def called(server: RemoteServer, name: str, **arguments: Any) -> tuple[str, Any]:
     """The revision of the protocol that was spoken, and the output of a tool."""
     with talking(server, Path()) as connection:
-        known, _ = offers(connection, server)
-        headers = argument_headers(known.tools[name].schema_, arguments)
+        offer, _ = offers(connection, server)
+        headers = argument_headers(offer.tools[name].schema_, arguments)
         return connection.revision, output_of(connection.call(name, arguments, headers))
 
 
@@ -140,9 +140,9 @@ def test_the_conformance_suite_passes(scenario: str, tmp_path: Path) -> None:
     chosen = ["--spec-version", version] if version else []
     done = conformance("client", "--command", client, "--scenario", name, *chosen, cwd=tmp_path)
 
-    said = done.stdout + done.stderr
-    assert done.returncode == 0, said
-    assert re.search(r"Passed: ([1-9]\d*)/\1, 0 failed, 0 warnings", said), said
+    output = done.stdout + done.stderr
+    assert done.returncode == 0, output
+    assert re.search(r"Passed: ([1-9]\d*)/\1, 0 failed, 0 warnings", output), output
 
 
 # An agent in real processes
@@ -178,12 +178,12 @@ def test_a_file_is_written_by_a_tool_that_a_person_has_approved(deployment: Depl
     folder.mkdir()
     running = agent(deployment, "files", program("server-filesystem", str(folder)))
     file = folder / "note.txt"
-    shown = running.preview("mcp:files/write_file", path=str(file), content="hello")
+    preview = running.preview("mcp:files/write_file", path=str(file), content="hello")
     item, execution = running.perform("mcp:files/write_file", path=str(file), content="hello")
 
     assert item["risk"] == "high"
-    assert item["preview"]["output"] == shown["output"]
-    assert shown["output"]["calls"] == "write_file of the MCP server files"
+    assert item["preview"]["output"] == preview["output"]
+    assert preview["output"]["calls"] == "write_file of the MCP server files"
     assert execution["state"] == "succeeded"
     assert file.read_text() == "hello"
 
@@ -200,7 +200,7 @@ def test_the_command_line_shows_tools_and_finds_a_change(tmp_path: Path) -> None
     assert "new: rogue/send sha256:" in run("sync", "agent.toml").stdout
     assert "nothing differs" in run("sync", "agent.toml", "--check").stdout
     listed = json.loads(run("list", "agent.toml", "-o", "json").stdout)
-    assert [(one["tool"], one["risk"]) for one in listed] == [("mcp:rogue/send", "high")]
+    assert [(row["tool"], row["risk"]) for row in listed] == [("mcp:rogue/send", "high")]
     rogue.behave([tool(description="Now another.")])
     changed = run("sync", "agent.toml", "--check")
     assert (changed.returncode, "+Now another." in changed.stdout) == (1, True)
@@ -224,9 +224,9 @@ def test_a_server_that_is_killed_in_a_call_leaves_the_outcome_unknown_and_nothin
     execution = f"/executions/approval:{called['approvalId']}"
     wait_until(lambda: running.ask("GET", execution)["state"] != "running", 30)
 
-    ended = running.ask("GET", execution)
-    assert (ended["state"], rogue.calls) == ("unknown", [{"text": "hi"}])
-    assert "it ended, or closed its output; it may have" in ended["result"]["error"]
+    execution_after = running.ask("GET", execution)
+    assert (execution_after["state"], rogue.calls) == ("unknown", [{"text": "hi"}])
+    assert "it ended, or closed its output; it may have" in execution_after["result"]["error"]
     rogue.behave([tool()])
     _, again = running.perform("mcp:rogue/send", text="again")
     assert again["state"] == "succeeded"

@@ -38,14 +38,14 @@ def database() -> Iterator[PostgreSQL]:
     """A PostgreSQL with a table and roles; missing: skipped here, failed in CI."""
     programs = postgresql_programs()
     if programs is None:
-        why = "PostgreSQL is not installed: there is no initdb"
+        reason = "PostgreSQL is not installed: there is no initdb"
         if os.environ.get("CI"):
-            pytest.fail(why)
-        pytest.skip(why)
-    with postgresql(programs) as made:
-        with connect(made, "boyd") as session:
+            pytest.fail(reason)
+        pytest.skip(reason)
+    with postgresql(programs) as server:
+        with connect(server, "boyd") as session:
             session.execute(ROLES)
-        yield made
+        yield server
 
 
 def connect(database: PostgreSQL, user: str) -> psycopg.Connection[Any]:
@@ -62,18 +62,18 @@ def options(database: PostgreSQL, **more: Any) -> dict[str, Any]:
         "terminate_backend": {"username": "ender"},
         "vacuum": {"username": "owner"},
     }
-    given = {"port": database.port, "host": "127.0.0.1", "access": {"username": "watcher"}}
+    connection = {"port": database.port, "host": "127.0.0.1", "access": {"username": "watcher"}}
     quick = {"blocked_after": 0, "idle_after": 3600, "samples": 1}
-    return {**given, **quick, "actions": actions, **more}
+    return {**connection, **quick, "actions": actions, **more}
 
 
 def rig(database: PostgreSQL, **more: Any) -> Rig:
     return Rig(Postgres(**options(database, **more)))
 
 
-def named(found: dict[str, Any]) -> dict[str, Any]:
+def named(row: dict[str, Any]) -> dict[str, Any]:
     """The parameters that name a session."""
-    return {key: found[key] for key in ("pid", "backendStart", "queryStart")}
+    return {key: row[key] for key in ("pid", "backendStart", "queryStart")}
 
 
 @contextmanager
@@ -101,37 +101,37 @@ def locked(database: PostgreSQL) -> Iterator[psycopg.Connection[Any]]:
 def test_a_blocking_session_is_found_and_can_be_ended(database: PostgreSQL) -> None:
     postgres = rig(database)
     with locked(database) as holder:
-        [found] = data_of(postgres.observe(), "blocker")
-        assert found["pid"] == holder.info.backend_pid
-        assert found["state"] == "idle in transaction"
-        assert found["waiting"] == 1
+        [blocker] = data_of(postgres.observe(), "blocker")
+        assert blocker["pid"] == holder.info.backend_pid
+        assert blocker["state"] == "idle in transaction"
+        assert blocker["waiting"] == 1
         waiting = next(
-            one
-            for one in postgres.host.tools["postgres:list_sessions"].call("run", params=None)
-            if one["waitsFor"]
+            session
+            for session in postgres.host.tools["postgres:list_sessions"].call("run", params=None)
+            if session["waitsFor"]
         )
         assert waiting["query"] == "SELECT count(*) FROM orders WHERE id = ?"
-        params = named(found)
+        params = named(blocker)
         with pytest.raises(PostgresError, match="nothing was done"):
             postgres.act("cancel_query", params)  # it runs none
         result = postgres.act("terminate_backend", params, "dry_run")
         assert result["would end the session"]["waiting"] == 1
         # Approvers are told of every difference, so there must be none without a reason.
         assert postgres.act("terminate_backend", params, "dry_run") == result
-        assert data_of(postgres.observe(), "blocker") == [found]
+        assert data_of(postgres.observe(), "blocker") == [blocker]
 
-        assert postgres.act("terminate_backend", params) == {"signalled": found["pid"]}
-        gone = wait_until(lambda: not data_of(postgres.observe(), "blocker"))
-    assert gone
+        assert postgres.act("terminate_backend", params) == {"signalled": blocker["pid"]}
+        is_free = wait_until(lambda: not data_of(postgres.observe(), "blocker"))
+    assert is_free
     assert postgres.act("terminate_backend", params, "verify").verdict == "effective"
 
 
 @pytest.mark.parametrize(
-    ("refused", "what"),
+    ("refused", "kind"),
     [("read_connections", "blocker"), ("read_slots", "replica-missing"), ("read_tables", None)],
 )
 def test_a_refused_part_of_a_check_hides_none_before_it(
-    database: PostgreSQL, monkeypatch: pytest.MonkeyPatch, refused: str, what: str | None
+    database: PostgreSQL, monkeypatch: pytest.MonkeyPatch, refused: str, kind: str | None
 ) -> None:
     def refuses(connection: psycopg.Connection[Any], *_: Any) -> Any:
         return connection.execute("SELECT 1/0")
@@ -142,9 +142,15 @@ def test_a_refused_part_of_a_check_hides_none_before_it(
 
     [error] = data_of(observations, "server")
     assert "division by zero" in error["error"]
-    assert what is None or data_of(observations, what)
+    assert kind is None or data_of(observations, kind)
     assert (
-        len([one for one in observations if one.data.get("check") not in (None, error["check"])])
+        len(
+            [
+                observation
+                for observation in observations
+                if observation.data.get("check") not in (None, error["check"])
+            ]
+        )
         == 2
     )
 
@@ -153,16 +159,16 @@ def test_another_session_with_the_same_process_id_is_left_alone(database: Postgr
     postgres = rig(database, transaction_after=0)
     with connect(database, "shop") as busy:
         busy.execute("BEGIN")
-        [found] = data_of(postgres.observe(), "idle-in-transaction") or data_of(
+        [session] = data_of(postgres.observe(), "idle-in-transaction") or data_of(
             rig(database, idle_after=0).observe(), "idle-in-transaction"
         )
-        earlier = {**named(found), "backendStart": "2020-01-01T00:00:00Z"}
+        earlier = {**named(session), "backendStart": "2020-01-01T00:00:00Z"}
         for function in ("dry_run", "execute"):
             with pytest.raises(PostgresError, match="nothing was done"):
                 postgres.act("terminate_backend", earlier, function)
         busy.execute("SELECT 1")
         with pytest.raises(PostgresError, match="does something else by now"):
-            postgres.act("terminate_backend", named(found))
+            postgres.act("terminate_backend", named(session))
         assert busy.execute("SELECT 2").fetchone() == (2,)
 
 
@@ -179,13 +185,13 @@ def test_a_query_is_cancelled_and_its_session_lives_on(database: PostgreSQL) -> 
 
         thread = threading.Thread(target=sleep)
         thread.start()
-        [found] = wait_until(lambda: data_of(postgres.observe(), "long-transaction"))
-        assert postgres.act("cancel_query", named(found), "verify").verdict == "no effect"
-        postgres.act("cancel_query", named(found))
+        [transaction] = wait_until(lambda: data_of(postgres.observe(), "long-transaction"))
+        assert postgres.act("cancel_query", named(transaction), "verify").verdict == "no effect"
+        postgres.act("cancel_query", named(transaction))
         thread.join()
         assert failed == ["QueryCanceled"]
         assert busy.execute("SELECT 1").fetchone() == (1,)
-    assert postgres.act("cancel_query", named(found), "verify").verdict == "effective"
+    assert postgres.act("cancel_query", named(transaction), "verify").verdict == "effective"
 
 
 def test_a_table_with_dead_rows_is_found_and_vacuumed(database: PostgreSQL) -> None:
@@ -194,8 +200,8 @@ def test_a_table_with_dead_rows_is_found_and_vacuumed(database: PostgreSQL) -> N
         session.execute("INSERT INTO orders SELECT generate_series(1, 1000)")
         session.execute("DELETE FROM orders")
         session.execute("SELECT pg_stat_force_next_flush()")
-    [found] = wait_until(lambda: data_of(postgres.observe(), "dead-rows"))
-    assert (found["table"], found["dead"]) == ("public.orders", 1000)
+    [table] = wait_until(lambda: data_of(postgres.observe(), "dead-rows"))
+    assert (table["table"], table["dead"]) == ("public.orders", 1000)
     assert postgres.act("vacuum", {"table": "public.orders"}, "dry_run")["now"]["dead"] == 1000
 
     output = postgres.act("vacuum", {"table": "public.orders"})
@@ -232,31 +238,31 @@ def test_a_session_of_a_superuser_is_refused_in_the_dry_run_too(database: Postgr
     postgres = rig(database, idle_after=0)
     with connect(database, "boyd") as busy:
         busy.execute("BEGIN")
-        [found] = data_of(postgres.observe(), "idle-in-transaction")
+        [session] = data_of(postgres.observe(), "idle-in-transaction")
         for function in ("dry_run", "execute"):
             with pytest.raises(PostgresError, match=r"may not signal|superuser"):
-                postgres.act("terminate_backend", named(found), function)
+                postgres.act("terminate_backend", named(session), function)
 
 
 def test_full_connections_count_by_role_after_several_samples(database: PostgreSQL) -> None:
     postgres = rig(database, samples=2)
     with connect(database, "few"), connect(database, "few"):
         assert not data_of(postgres.observe(), "connections")
-        [found] = data_of(postgres.observe(), "connections")
-    assert (found["role"], found["used"], found["most"]) == ("few", 2, 2)
+        [connections] = data_of(postgres.observe(), "connections")
+    assert (connections["role"], connections["used"], connections["most"]) == ("few", 2, 2)
     assert wait_until(lambda: not data_of(postgres.observe(), "connections"))
 
 
 def test_old_transaction_ids_are_seen(database: PostgreSQL) -> None:
     data = data_of(rig(database, transaction_ids=1).observe(), "wraparound")
-    assert {one["database"] for one in data} >= {"postgres", "template1"}
+    assert {row["database"] for row in data} >= {"postgres", "template1"}
 
 
 def test_a_role_without_privileges_is_reported(database: PostgreSQL) -> None:
     blind = rig(database, access={"username": "blind"})
     data = data_of(blind.observe(), "server")
-    assert {one["check"] for one in data} == {"sessions", "replication"}
-    assert {"the role blind sees only its own sessions" in one["error"] for one in data} == {True}
+    assert {row["check"] for row in data} == {"sessions", "replication"}
+    assert {"the role blind sees only its own sessions" in row["error"] for row in data} == {True}
 
 
 @pytest.fixture
@@ -264,8 +270,8 @@ def replica(database: PostgreSQL) -> Iterator[PostgreSQL]:
     """A replica of the database."""
     programs = postgresql_programs()
     assert programs is not None
-    with postgresql(programs, database) as made:
-        yield made
+    with postgresql(programs, database) as standby:
+        yield standby
 
 
 def test_a_replica_that_lags_or_is_gone_is_seen_on_both_sides(
@@ -312,7 +318,7 @@ def test_a_server_killed_midway_leaves_an_unknown_outcome_and_returns(
     [result] = outcome
     assert result.unknown
     assert "the connection broke" in result.error
-    assert {one["check"] for one in data_of(postgres.observe(), "server")} == {
+    assert {row["check"] for row in data_of(postgres.observe(), "server")} == {
         "sessions",
         "replication",
         "upkeep",
@@ -360,9 +366,9 @@ def test_an_agent_ends_the_blocker_that_a_person_has_approved(
     """
     with locked(database) as holder:
         agent = ConnectedAgent(deployment, text)
-        found = agent.observed("postgres/blocker")
-        assert found["pid"] == holder.info.backend_pid
-        item, execution = agent.perform("postgres:terminate_backend", **named(found))
+        blocker = agent.observed("postgres/blocker")
+        assert blocker["pid"] == holder.info.backend_pid
+        item, execution = agent.perform("postgres:terminate_backend", **named(blocker))
         assert "would end the session" in item["preview"]["output"]
         assert execution["state"] == "succeeded"
         verified = agent.verified(execution)

@@ -51,16 +51,16 @@ class Shop:
     def queue(self, length: int) -> None:
         """Set the length of the queue, and wait until Prometheus knows."""
         self.service.body = f"queue_length {length}\n".encode()
-        wait_until(lambda: [one["value"][1] for one in self.known()] == [str(length)])
+        wait_until(lambda: [sample["value"][1] for sample in self.known()] == [str(length)])
 
     def known(self) -> list[Any]:
         return self.server.query("queue_length")
 
     def alerts(self) -> list[str]:
         """The alerts that Alertmanager would tell people of."""
-        asked = {"active": "true", "silenced": "false", "inhibited": "false"}
-        body = requests.get(f"{self.manager.url}/api/v2/alerts", params=asked, timeout=30).json()
-        return [one["labels"]["alertname"] for one in body]
+        filters = {"active": "true", "silenced": "false", "inhibited": "false"}
+        body = requests.get(f"{self.manager.url}/api/v2/alerts", params=filters, timeout=30).json()
+        return [alert["labels"]["alertname"] for alert in body]
 
     def plugin(self, *actions: str) -> Prometheus:
         return Prometheus(
@@ -97,9 +97,9 @@ def test_a_series_is_in_trouble_until_it_is_below_the_lower_threshold(shop: Shop
     rig = Rig(shop.plugin())
     assert "query" not in data_by_kind(rig.observe())
     shop.queue(60)
-    [found] = data_by_kind(rig.observe())["query"]
-    assert found["query"], found["above"] == ("queue", 50)
-    assert (found["value"], found["labels"]["job"]) == (60, "shop")
+    [row] = data_by_kind(rig.observe())["query"]
+    assert row["query"], row["above"] == ("queue", 50)
+    assert (row["value"], row["labels"]["job"]) == (60, "shop")
     shop.queue(30)
     assert "query" in data_by_kind(rig.observe())
     shop.queue(10)
@@ -127,8 +127,8 @@ def test_the_tools_query_what_prometheus_knows(shop: Shop) -> None:
         assert tool.params is not None
         return tool.call("run", params=tool.params.model_validate(params), ctx=rig.ctx)
 
-    [found] = ask("query", expr="queue_length")["series"]
-    assert (found["labels"]["job"], found["value"]) == ("shop", "0")
+    [sample_series] = ask("query", expr="queue_length")["series"]
+    assert (sample_series["labels"]["job"], sample_series["value"]) == ("shop", "0")
     [series] = ask("query_range", expr="vector(1)", seconds=86_400)["series"]
     assert series["values"] == [1.0] * 60
     with pytest.raises(ServiceError, match="parse error"):
@@ -146,11 +146,13 @@ def test_an_alert_is_silenced_with_approval_verified_and_undone(shop: Shop, agen
     shop.queue(200)
     alert = agent.observed("prometheus/alert")
     assert alert["summary"] == "the queue is long"
-    asked = {"matchers": alert["matchers"], "duration": 600, "comment": "known"}
+    silence_request = {"matchers": alert["matchers"], "duration": 600, "comment": "known"}
 
-    assert agent.preview("prometheus:silence", **asked)["output"]["silences"] == ["QueueLong"]
+    assert agent.preview("prometheus:silence", **silence_request)["output"]["silences"] == [
+        "QueueLong"
+    ]
     assert shop.alerts() == ["QueueLong"]
-    item, silence = agent.perform("prometheus:silence", **asked)
+    item, silence = agent.perform("prometheus:silence", **silence_request)
     assert "+comment: known" in item["preview"]["output"]["difference"]
     assert silence["result"]["output"]["silenced"] == ["QueueLong"]
     assert agent.verified(silence)["verdict"] == "effective"
@@ -164,13 +166,13 @@ def test_a_silence_is_expired_and_made_again(shop: Shop, agent: UpAgent) -> None
     shop.queue(200)
     wait_until(shop.alerts, 60)
     _, silence = agent.perform("prometheus:silence", **ALERT)
-    known = {"silenceId": silence["result"]["output"]["silenceId"]}
+    params = {"silenceId": silence["result"]["output"]["silenceId"]}
     assert shop.alerts() == []
 
-    _, expired = agent.perform("prometheus:expire_silence", **known)
+    _, expired = agent.perform("prometheus:expire_silence", **params)
     assert agent.verified(expired)["verdict"] == "effective"
     wait_until(shop.alerts)
-    assert "has expired already" in agent.preview("prometheus:expire_silence", **known)["error"]
+    assert "has expired already" in agent.preview("prometheus:expire_silence", **params)["error"]
 
     assert agent.undo(expired)["state"] == "succeeded"
     wait_until(lambda: not shop.alerts())
@@ -180,25 +182,25 @@ def test_values_with_control_characters_are_matched(shop: Shop) -> None:
     rig = Rig(shop.plugin("silence"))
     rig.clock.time = datetime.now(UTC)
     shop.manager.fire("Odd", path='a\t"b"\\')
-    asked = {"matchers": r'alertname="Odd",path="a\t\"b\"\\"'}
-    wait_until(lambda: rig.act("silence", asked, "dry_run")["silences"] == ["Odd"])
-    rig.act("silence", asked)
-    wait_until(lambda: rig.act("silence", asked, "verify").verdict == "effective")
+    params = {"matchers": r'alertname="Odd",path="a\t\"b\"\\"'}
+    wait_until(lambda: rig.act("silence", params, "dry_run")["silences"] == ["Odd"])
+    rig.act("silence", params)
+    wait_until(lambda: rig.act("silence", params, "verify").verdict == "effective")
     assert "Odd" not in shop.alerts()
 
 
 def test_a_silence_that_somebody_has_extended_is_left_alone(shop: Shop) -> None:
     rig = Rig(shop.plugin("silence", "expire_silence"))
     rig.clock.time = datetime.now(UTC)
-    asked = {"matchers": 'alertname="Extended"'}
-    output = rig.act("silence", asked)
+    params = {"matchers": 'alertname="Extended"'}
+    output = rig.act("silence", params)
     url = f"{shop.manager.url}/api/v2/silence"
     body = requests.get(f"{url}/{output['silenceId']}", timeout=30).json()
     later = (rig.clock.time + timedelta(hours=2)).isoformat()
     mine = {key: body[key] for key in ("id", "matchers", "startsAt", "comment")}
     requests.post(f"{url}s", json={**mine, "endsAt": later, "createdBy": "ann"}, timeout=30)
     with pytest.raises(StateError, match="ann has changed"):
-        rig.roll_back("silence", asked, output)
+        rig.roll_back("silence", params, output)
 
 
 def test_a_silence_that_had_not_begun_begins_in_time_when_it_is_made_again(shop: Shop) -> None:
@@ -219,8 +221,8 @@ def test_a_silence_that_had_not_begun_begins_in_time_when_it_is_made_again(shop:
     ).json()
     params = {"silenceId": body["silenceID"]}
     again = rig.roll_back("expire_silence", params, rig.act("expire_silence", params))
-    known = requests.get(f"{url}/{again['silenceId']}", timeout=30).json()
-    assert known["status"]["state"] == "pending"
+    state = requests.get(f"{url}/{again['silenceId']}", timeout=30).json()
+    assert state["status"]["state"] == "pending"
 
 
 def test_an_alertmanager_killed_midway_leaves_a_true_record(shop: Shop, agent: UpAgent) -> None:
@@ -235,9 +237,9 @@ def test_an_alertmanager_killed_midway_leaves_a_true_record(shop: Shop, agent: U
     execution = f"/executions/{agent.wait_until_running(called)}"
     shop.manager.send(signal.SIGKILL)
     wait_until(lambda: agent.ask("GET", execution)["state"] != "running")
-    found = agent.ask("GET", execution)
-    assert found["state"] == "unknown" or "refused" in found["result"]["error"]
-    assert "cannot be reached" in found["result"]["error"]
+    execution_after = agent.ask("GET", execution)
+    assert execution_after["state"] == "unknown" or "refused" in execution_after["result"]["error"]
+    assert "cannot be reached" in execution_after["result"]["error"]
     assert "cannot be reached" in agent.observer_error("prometheus:alerts")
 
     shop.manager.start()

@@ -112,16 +112,16 @@ def rabbit() -> Iterator[Rabbit]:
     """A RabbitMQ; missing: skipped here, failed in CI."""
     program("rabbitmq-server", "rabbitmq-server")
     with tempfile.TemporaryDirectory(prefix="boyd-rabbit-") as folder:
-        made = Rabbit(Path(folder))
-        made.start()
+        rabbit_broker = Rabbit(Path(folder))
+        rabbit_broker.start()
         try:
-            with made.channel() as channel:
+            with rabbit_broker.channel() as channel:
                 letters = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
                 channel.queue_declare("work", durable=True, auto_delete=False, arguments=letters)
                 channel.queue_declare("dead", durable=True, auto_delete=False)
-            yield made
+            yield rabbit_broker
         finally:
-            made.end()
+            rabbit_broker.end()
 
 
 @pytest.fixture
@@ -144,8 +144,8 @@ def publish(channel: amqp.Channel, *texts: str) -> None:
 
 def depth(rig: Rig, queue: str) -> int:
     [tool] = rig.host.tools.values()
-    found = {one["queue"]: one["depth"] for one in tool.call("run", ctx=rig.ctx)}
-    return int(found[queue])
+    depths = {row["queue"]: row["depth"] for row in tool.call("run", ctx=rig.ctx)}
+    return int(depths[queue])
 
 
 def test_dead_letters_go_back_and_a_queue_without_consumers_is_purged(
@@ -158,9 +158,9 @@ def test_dead_letters_go_back_and_a_queue_without_consumers_is_purged(
             message = wait_until(lambda: channel.basic_get("work"))
             channel.basic_reject(message.delivery_tag, requeue=False)
         wait_until(lambda: depth(rig, "dead") == 3)
-        [found] = data_of(rig.observe(), "no-consumer")
-        assert (found["queue"], found["consumers"]) == ("dead", 0)
-        assert [one["queue"] for one in data_of(rig.observe(), "depth")] == ["dead"]
+        [row] = data_of(rig.observe(), "no-consumer")
+        assert (row["queue"], row["consumers"]) == ("dead", 0)
+        assert [each_depth["queue"] for each_depth in data_of(rig.observe(), "depth")] == ["dead"]
 
         params = {"queue": "dead", "at_most": 2}
         preview = rig.act("requeue", params, "dry_run")
@@ -313,7 +313,7 @@ def test_a_stream_without_consumers_and_one_that_lags(broker: int, client: redis
         client.xadd("orders", {"number": number}, id=f"1000-{number + 1}")
     rig = redis_rig(broker, streams={"orders": "billing"}, max_depth=5, max_age=60)
     observations = rig.observe()
-    assert [one["queue"] for one in data_of(observations, "no-consumer")] == ["orders"]
+    assert [row["queue"] for row in data_of(observations, "no-consumer")] == ["orders"]
     assert data_of(observations, "depth")[0]["depth"] == 5
     assert data_of(observations, "age")[0]["ageSeconds"] > 60
     client.xreadgroup("billing", "one", {"orders": ">"}, count=3)
@@ -333,12 +333,12 @@ def test_a_queue_that_cannot_be_read_hides_no_other(broker: int, client: redis.R
     observations = rig.observe()
 
     assert not data_of(observations, "unreachable")
-    down = {one["queue"]: one["state"] for one in data_of(observations, "down")}
+    down = {row["queue"]: row["state"] for row in data_of(observations, "down")}
     assert down.keys() == {"celery", "(celery)", "late", "dead letters"}
     assert "no such key" in down["late"]
     assert "has no group billing" in down["dead letters"]
-    assert [one["queue"] for one in data_of(observations, "depth")] == ["dead"]
-    assert [one["queue"] for one in data_of(observations, "no-consumer")] == ["orders"]
+    assert [row["queue"] for row in data_of(observations, "depth")] == ["dead"]
+    assert [row["queue"] for row in data_of(observations, "no-consumer")] == ["orders"]
 
 
 def test_a_key_that_is_no_list_is_not_purged(broker: int, client: redis.Redis) -> None:

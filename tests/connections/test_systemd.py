@@ -56,7 +56,7 @@ def rig(systemd: UserSystemd, monkeypatch: pytest.MonkeyPatch) -> Rig:
 
 
 def troubles(rig: Rig) -> dict[str, str]:
-    return {one["unit"]: one["trouble"] for one in data_of(rig.observe(), "unit")}
+    return {row["unit"]: row["trouble"] for row in data_of(rig.observe(), "unit")}
 
 
 def test_a_failed_unit_is_seen_restarted_and_verified(
@@ -148,10 +148,10 @@ def test_an_agent_restarts_a_unit_that_a_person_has_approved(
     wait_until(lambda: systemd.state("boyd-app.service") == "failed")
     ready.touch()
     with UpAgent(tmp_path, text, **systemd.environment) as agent:
-        found = agent.observed("systemd/unit")
-        assert (found["unit"], found["trouble"]) == ("boyd-app.service", "failed")
-        named = {"unit": found["unit"], "host": found["host"]}
-        item, execution = agent.perform("systemd:restart", **named)
+        failed_unit = agent.observed("systemd/unit")
+        assert (failed_unit["unit"], failed_unit["trouble"]) == ("boyd-app.service", "failed")
+        target = {"unit": failed_unit["unit"], "host": failed_unit["host"]}
+        item, execution = agent.perform("systemd:restart", **target)
         assert "+state: active" in item["preview"]["output"]["difference"]
         assert execution["state"] == "succeeded"
         assert agent.verified(execution)["verdict"] == "effective"

@@ -64,8 +64,8 @@ class Project:
         self.folder = folder / "project"
         self.bin_dir = folder / "bin"
         self.seen = folder / "seen"
-        for one in (self.folder, self.bin_dir):
-            one.mkdir()
+        for path in (self.folder, self.bin_dir):
+            path.mkdir()
         (self.folder / "site.yml").write_text("[]")
         (self.folder / "back.yml").write_text("[]")
         (self.folder / "inventory").write_text("[web]\nweb1\n")
@@ -105,7 +105,7 @@ def project(tmp_path: Path) -> Project:
 
 
 @pytest.mark.parametrize(
-    ("given", "reason"),
+    ("values", "reason"),
     [
         ({"hosts": "web:!web1"}, "hosts"),
         ({"hosts": "@/etc/passwd"}, "hosts"),
@@ -122,7 +122,7 @@ def project(tmp_path: Path) -> Project:
     ],
 )
 def test_only_declared_variables_with_declared_values_are_taken(
-    given: dict[str, Any], reason: str
+    values: dict[str, Any], reason: str
 ) -> None:
     variables: dict[str, Any] = {
         "version": {},
@@ -133,7 +133,7 @@ def test_only_declared_variables_with_declared_values_are_taken(
     model = AnsiblePlaybook(file="site.yml", variables=variables).params("release")
     assert model.model_validate(PARAMS).model_dump(by_alias=True)["count"] == 1
     with pytest.raises(ValidationError, match=reason):
-        model.model_validate({**PARAMS, **given})
+        model.model_validate({**PARAMS, **values})
 
 
 @pytest.mark.parametrize(
@@ -273,8 +273,8 @@ def test_secrets_and_variables_are_in_no_argument_and_no_environment(
     assert "StrictHostKeyChecking=yes" in data["ansible_ssh_args"]
 
 
-def variables(seen: str) -> str:
-    return seen[seen.index('{"version"') :]
+def variables(output: str) -> str:
+    return output[output.index('{"version"') :]
 
 
 class _Approvals:
@@ -291,8 +291,10 @@ class _Approvals:
 def executed(rig: Rig, preview: Any, id: str = "approval:abc") -> Any:
     action = rig.host.actions["ansible:release"]
     assert action.params is not None
-    seen = preview and ActionResult(action=action.id, success=True, duration=0, output=preview)
-    ctx: Context = replace(rig.ctx, execution_id=id, _approvals=_Approvals(seen))
+    approved_preview = preview and ActionResult(
+        action=action.id, success=True, duration=0, output=preview
+    )
+    ctx: Context = replace(rig.ctx, execution_id=id, _approvals=_Approvals(approved_preview))
     return action.call("execute", params=action.params.model_validate(PARAMS), ctx=ctx)
 
 

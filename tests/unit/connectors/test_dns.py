@@ -72,11 +72,11 @@ def test_a_dead_resolver_does_not_use_up_the_time_of_others(
     monkeypatch.setattr(DnsResolver, "ask", ask)
     names = [{"name": f"a{number}.example"} for number in range(400)]
     rig = Rig(Dns(names=names, resolvers=["192.0.2.1", "192.0.2.2"], samples=1, max_items=1000))
-    told = [one.data.get("resolver") for one in rig.observe()]
+    resolvers = [observation.data.get("resolver") for observation in rig.observe()]
 
     assert counts["192.0.2.2"] == 400
     assert counts["192.0.2.1"] <= SILENT + PARALLEL
-    assert Counter(told) == {"192.0.2.1:53": 400, "192.0.2.2:53": 1, None: 1}
+    assert Counter(resolvers) == {"192.0.2.1:53": 400, "192.0.2.2:53": 1, None: 1}
 
 
 def test_values_that_are_not_expected_are_trouble_and_disagreement_may_be_meant() -> None:
@@ -86,7 +86,7 @@ def test_values_that_are_not_expected_are_trouble_and_disagreement_may_be_meant(
 
 
 @pytest.mark.parametrize(
-    ("given", "resolver"),
+    ("address", "resolver"),
     [
         ("192.0.2.1", "192.0.2.1:53"),
         ("192.0.2.1:5353", "192.0.2.1:5353"),
@@ -94,8 +94,8 @@ def test_values_that_are_not_expected_are_trouble_and_disagreement_may_be_meant(
         ("[2001:db8::1]:5353", "[2001:db8::1]:5353"),
     ],
 )
-def test_resolvers_are_addresses_with_or_without_a_port(given: str, resolver: str) -> None:
-    options = Dns(names=[{"name": "a"}], resolvers=[given]).options
+def test_resolvers_are_addresses_with_or_without_a_port(address: str, resolver: str) -> None:
+    options = Dns(names=[{"name": "a"}], resolvers=[address]).options
     assert options.resolvers == [resolver]
     assert Dns(names=[{"name": "a"}], resolvers=options.resolvers).options == options
 
@@ -106,7 +106,7 @@ def test_an_invalid_name_is_refused_when_the_agent_starts(name: str) -> None:
         Dns(names=[{"name": name}])
 
 
-@pytest.mark.parametrize("given", ["resolver.example", "192.0.2.1:", "192.0.2.1:99999", "[::1"])
-def test_an_invalid_resolver_address_is_refused(given: str) -> None:
+@pytest.mark.parametrize("address", ["resolver.example", "192.0.2.1:", "192.0.2.1:99999", "[::1"])
+def test_an_invalid_resolver_address_is_refused(address: str) -> None:
     with pytest.raises(PluginError, match="resolvers"):
-        Dns(names=[{"name": "a"}], resolvers=[given])
+        Dns(names=[{"name": "a"}], resolvers=[address])

@@ -84,7 +84,7 @@ def test_a_steady_growth_tells_when_it_is_full(uses: list[float], hours: float) 
 
 
 @pytest.mark.parametrize(
-    ("uses", "why"),
+    ("uses", "reason"),
     [
         ([40, 41, 42, 43, 44], "too little is known"),
         ([*(40 + 2 * n for n in range(30)), 40, 42, 44], "too little is known"),
@@ -96,10 +96,10 @@ def test_a_steady_growth_tells_when_it_is_full(uses: list[float], hours: float) 
     ],
     ids=["few", "just deleted", "flat", "noise", "one step", "a burst", "slow"],
 )
-def test_there_is_no_forecast_rather_than_a_guess(uses: list[float], why: str) -> None:
-    found = grown(uses)
-    assert found.seconds is None
-    assert why in found.reason
+def test_there_is_no_forecast_rather_than_a_guess(uses: list[float], reason: str) -> None:
+    guess = grown(uses)
+    assert guess.seconds is None
+    assert reason in guess.reason
 
 
 class Disk:
@@ -126,18 +126,18 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
 
 def test_a_filling_disk_is_observed_until_it_is_emptied(disk: Disk) -> None:
     watching = Rig(DiskFiles(mounts=[MOUNT], interval=600))
-    told = []
+    hours = []
     for number in range(30):
         disk.used += GIB
         observations = watching.observe()
         filling = data_of(observations, "filling")
-        told.append([data["fullInHours"] for data in filling if data["of"] == "space"])
+        hours.append([data["fullInHours"] for data in filling if data["of"] == "space"])
         watching.clock.forward(600)
         if number == 24:
             disk.used = 20 * GIB
-    assert told[:8] == [*[[]] * 7, [9.0]]
-    assert told[24] == [6.0]
-    assert told[25:] == [[]] * 5
+    assert hours[:8] == [*[[]] * 7, [9.0]]
+    assert hours[24] == [6.0]
+    assert hours[25:] == [[]] * 5
     [full] = data_of(observations, "full")
     assert full == {"mount": MOUNT, "of": "inodes", "usedPercent": 96, "host": "here"}
     assert len(watching.state.get("usage/here")[MOUNT]["samples"]) <= disk_forecast.SAMPLES
@@ -189,19 +189,19 @@ def test_old_and_big_files_are_seen_and_nothing_else(logs: Path) -> None:
     (logs / "folder.log").mkdir()
     os.mkfifo(logs / "pipe.log")
     observations = rig(logs, max_bytes=8000).observe()
-    [told] = data_of(observations, "old")
-    assert (told["set"], told["files"], told["host"]) == ("logs", 2, "here")
+    [old_set] = data_of(observations, "old")
+    assert (old_set["set"], old_set["files"], old_set["host"]) == ("logs", 2, "here")
     [big] = data_of(observations, "big")
     assert (big["path"], big["bytes"]) == (f"{logs}/new.log", 9000)
 
 
 def test_a_set_that_hangs_hides_no_other(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old(logs / "a.log")
-    ended, look = threading.Event(), removal.old_files
+    is_over, look = threading.Event(), removal.old_files
 
     def hangs(total: Any, most: int) -> Any:
         if total.name == "dead":
-            ended.wait(60)
+            is_over.wait(60)
         return look(total, most)
 
     monkeypatch.setattr(plugin, "old_files", hangs)
@@ -209,11 +209,11 @@ def test_a_set_that_hangs_hides_no_other(logs: Path, monkeypatch: pytest.MonkeyP
     both = [{"name": name, "root": logs, "patterns": ["*.log"]} for name in ("dead", "logs")]
     watching = Rig(DiskFiles(mounts=[], sets=both))
     observations = [watching.observe() for _ in range(2)]
-    ended.set()
+    is_over.set()
 
-    errors = [one["error"] for looked in observations for one in data_of(looked, "unreadable")]
+    errors = [row["error"] for looked in observations for row in data_of(looked, "unreadable")]
     assert errors == ["no answer within 0.2 s", "the previous call still hangs"]
-    assert [one["set"] for looked in observations for one in data_of(looked, "old")] == ["logs"] * 2
+    assert [row["set"] for looked in observations for row in data_of(looked, "old")] == ["logs"] * 2
 
 
 def test_a_scan_that_is_cut_or_must_not_look_says_so(
@@ -478,7 +478,7 @@ def test_a_file_is_rotated_compressed_and_put_back(
     assert "-bytes: 5" in preview["would change"]
     output = on.act("rotate", params)
     wait_until(lambda: on.verify("rotate", params, output).verdict == "effective")
-    [name] = [one for one in tree(logs) if one.endswith(".gz")]
+    [name] = [compressed for compressed in tree(logs) if compressed.endswith(".gz")]
     assert output["rotated"] == f"{logs}/{name}"
     assert gzip.decompress((logs / name).read_bytes()) == b"open\n"
     wait_until(lambda: path.exists() and path.read_text() == "open\n")
@@ -554,11 +554,11 @@ def test_rotated_files_beyond_those_to_keep_go_to_the_trash_and_come_back(logs: 
     dropped = [f"{logs}/app.log-2026010{day}T000000Z" for day in (1, 2)]
     assert preview["would move to the trash"] == dropped
     output = on.act("rotate", params)
-    assert [one["path"] for one in output["dropped"]] == dropped
+    assert [row["path"] for row in output["dropped"]] == dropped
     assert len([name for name in tree(logs) if not name.startswith(".boyd")]) == 3
     on.roll_back("rotate", params, output)
     assert {name for name in tree(logs) if not name.startswith(".boyd")} == {
-        *(Path(one).name for one in dropped),
+        *(Path(path).name for path in dropped),
         "app.log-20260103T000000Z",
         "app.log-notes",
         "app.log",

@@ -100,9 +100,13 @@ def test_a_repository_that_cannot_be_read_hides_no_other() -> None:
         server.hold = hold
         observations = watching(server).observe()
 
-    lost = [one.data["repository"] for one in observations if one.source == "github/unreachable"]
+    lost = [
+        observation.data["repository"]
+        for observation in observations
+        if observation.source == "github/unreachable"
+    ]
     assert sorted(map(str, lost)) == ["a/gone"] * 3 + ["a/odd"] * 3
-    sources = {one.source for one in observations}
+    sources = {observation.source for observation in observations}
     assert sources >= {"github/workflow", "github/issue", "github/release", "github/workflows"}
 
 

@@ -14,8 +14,8 @@ def alarms(state: MemoryState, iteration: int | None, **values: float) -> set[st
 def test_an_alarm_begins_after_samples_in_a_row_and_ends_below_the_lower_limit() -> None:
     state = MemoryState()
     values = [10, 9, 10, 10, 5, 4, 9]
-    found = [alarms(state, n, a=value) for n, value in enumerate(values)]
-    assert found == [set(), set(), set(), {"a"}, {"a"}, set(), set()]
+    alarms_seen = [alarms(state, n, a=value) for n, value in enumerate(values)]
+    assert alarms_seen == [set(), set(), set(), {"a"}, {"a"}, set(), set()]
 
 
 def test_an_iteration_that_is_repeated_counts_once() -> None:

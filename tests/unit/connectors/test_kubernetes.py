@@ -46,8 +46,8 @@ def test_a_rollout_is_complete_when_all_and_only_new_pods_are_ready(
 
 def test_a_rollout_is_not_stuck_until_the_controller_has_seen_the_change() -> None:
     condition = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}
-    for seen, stuck in ((1, False), (2, True)):
-        thing = workload(observedGeneration=seen)
+    for generation, stuck in ((1, False), (2, True)):
+        thing = workload(observedGeneration=generation)
         thing["status"]["conditions"] = [condition]
         assert is_stuck(thing) is stuck
 
@@ -86,14 +86,14 @@ def test_an_event_that_goes_on_counts_by_when_it_was_last_seen() -> None:
         "eventTime": "2026-01-05T08:00:00.000000Z",
         "series": {"count": 9, "lastObservedTime": "2026-01-05T11:59:59.000000Z"},
     }
-    [found] = warnings_since([event, event], datetime(2026, 1, 5, 11, 59, tzinfo=UTC))
-    assert found.data["object"] == "n1"
+    [warning] = warnings_since([event, event], datetime(2026, 1, 5, 11, 59, tzinfo=UTC))
+    assert warning.data["object"] == "n1"
 
 
 def test_templates_are_compared_by_path_without_values() -> None:
-    one = {"spec": {"containers": [{"env": [{"value": "secret"}]}], "a": 1}}
+    first = {"spec": {"containers": [{"env": [{"value": "secret"}]}], "a": 1}}
     other = {"spec": {"containers": [{"env": [{"value": "other"}]}]}}
-    assert differing(one, other) == ["spec.a", "spec.containers[0].env[0].value"]
+    assert differing(first, other) == ["spec.a", "spec.containers[0].env[0].value"]
 
 
 def test_a_deployment_without_an_earlier_revision_cannot_be_undone() -> None:
@@ -128,10 +128,14 @@ def test_a_list_that_cannot_be_read_hides_no_other(lost: str, lists: list[str]) 
         rig = Rig(Kubernetes(url=server.url, access={}, namespaces=["private", "shop"]))
         observations = rig.observe()
 
-    unread = [one.data for one in observations if one.source == "kubernetes/unreadable"]
-    assert [one["list"] for one in unread] == lists
-    assert all("answered 403" in str(one["error"]) for one in unread)
-    assert "kubernetes/pending-pod" in {one.source for one in observations}
+    unread = [
+        observation.data
+        for observation in observations
+        if observation.source == "kubernetes/unreadable"
+    ]
+    assert [row["list"] for row in unread] == lists
+    assert all("answered 403" in str(row["error"]) for row in unread)
+    assert "kubernetes/pending-pod" in {observation.source for observation in observations}
 
 
 def pod() -> dict[str, Any]:

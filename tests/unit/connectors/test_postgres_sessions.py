@@ -46,7 +46,7 @@ def test_unseen_blockers_count_and_circular_waits_have_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "shown"),
+    ("query", "expected"),
     [
         (
             "SELECT * FROM t1 WHERE a = 'secret' AND b = 17.5",
@@ -60,5 +60,5 @@ def test_unseen_blockers_count_and_circular_waits_have_none() -> None:
         ("SELECT " + "a," * 200, "SELECT " + "a," * 96 + "a…"),
     ],
 )
-def test_queries_are_shown_without_their_literals(query: str, shown: str) -> None:
-    assert without_literals(query) == shown
+def test_queries_are_shown_without_their_literals(query: str, expected: str) -> None:
+    assert without_literals(query) == expected

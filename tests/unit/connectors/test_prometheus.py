@@ -23,8 +23,8 @@ def server() -> Iterator[Site]:
 
 
 def vector(*series: tuple[dict[str, str], str]) -> dict[str, Any]:
-    found = [{"metric": labels, "value": [0, value]} for labels, value in series]
-    return {"resultType": "vector", "result": found}
+    rows = [{"metric": labels, "value": [0, value]} for labels, value in series]
+    return {"resultType": "vector", "result": rows}
 
 
 def rig(server: Site, **options: Any) -> Rig:
@@ -33,14 +33,16 @@ def rig(server: Site, **options: Any) -> Rig:
 
 def observe(rig: Rig, name: str) -> list[Observation]:
     rig.iteration = (rig.iteration or 0) + 1
-    found: list[Observation] = rig.host.observers[f"prometheus:{name}"].call(
+    observations: list[Observation] = rig.host.observers[f"prometheus:{name}"].call(
         "observe", ctx=rig.ctx, shard=None
     )
     if name == "queries":
-        found = rig.host.observers["prometheus:queries"].call(
-            "judge", observations=found, ctx=rig.ctx
+        observations = rig.host.observers["prometheus:queries"].call(
+            "judge", observations=observations, ctx=rig.ctx
         )
-    return [observation for observation in found if observation.source != "prometheus/values"]
+    return [
+        observation for observation in observations if observation.source != "prometheus/values"
+    ]
 
 
 def queue(**more: Any) -> WatchedQuery:
@@ -48,18 +50,20 @@ def queue(**more: Any) -> WatchedQuery:
 
 
 @pytest.mark.parametrize(
-    "given",
+    "thresholds",
     [{}, {"above": 1, "below": 2}, {"above": 5, "clear": 6}, {"below": 5, "clear": 4}],
 )
-def test_a_query_needs_one_threshold_and_clears_on_its_good_side(given: dict[str, Any]) -> None:
+def test_a_query_needs_one_threshold_and_clears_on_its_good_side(
+    thresholds: dict[str, Any],
+) -> None:
     with pytest.raises(PluginError, match="queries"):
-        Prometheus(url="http://a", queries=[{"name": "q", "expr": "q", **given}])
+        Prometheus(url="http://a", queries=[{"name": "q", "expr": "q", **thresholds}])
 
 
 def test_series_with_the_same_labels_are_one_with_the_worst_value() -> None:
-    found = vector(({"job": "a", "pod": "1"}, "3"), ({"job": "a", "pod": "2"}, "7"))
-    [above] = series_of(queue(above=1, labels=["job"]), found)
-    [below] = series_of(queue(below=1, labels=["job"]), found)
+    data = vector(({"job": "a", "pod": "1"}, "3"), ({"job": "a", "pod": "2"}, "7"))
+    [above] = series_of(queue(above=1, labels=["job"]), data)
+    [below] = series_of(queue(below=1, labels=["job"]), data)
     assert (above.labels, above.value, below.value) == ({"job": "a"}, 7, 3)
 
 
@@ -93,16 +97,16 @@ def test_a_wrong_query_is_trouble_and_a_server_in_trouble_an_error(server: Site)
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [({"warnings": ["one of 2 stores is away"]}, "one of 2"), ({"isPartial": True}, "partial")],
 )
 def test_an_incomplete_result_is_no_good_news(
-    server: Site, more: dict[str, Any], said: str
+    server: Site, more: dict[str, Any], message: str
 ) -> None:
     answer = {"status": "success", "data": vector(({}, "0")), **more}
     server.body = json.dumps(answer).encode()
     [doubt, _] = observe(rig(server, queries=[{"name": "q", "expr": "q", "above": 1}]), "queries")
-    assert said in str(doubt.data["error"])
+    assert message in str(doubt.data["error"])
 
 
 def test_a_query_of_another_type_does_not_hide_the_others(server: Site) -> None:
@@ -156,8 +160,10 @@ def test_only_the_first_things_are_observed_and_the_others_counted(server: Site)
         for number in range(5)
     ]
     server.body = json.dumps(alerts).encode()
-    *found, summary = observe(rig(server, max_items=2), "alerts")
-    assert [(observation.severity, observation.data["alertname"]) for observation in found] == [
+    *alerts_seen, summary = observe(rig(server, max_items=2), "alerts")
+    assert [
+        (observation.severity, observation.data["alertname"]) for observation in alerts_seen
+    ] == [
         ("critical", "A0"),
         ("critical", "A1"),
     ]
@@ -222,8 +228,8 @@ def test_a_silence_that_is_too_long_or_has_no_alertmanager_is_refused(server: Si
 
 
 def test_a_silence_is_made_once_though_its_answer_was_lost(server: Site) -> None:
-    made = {"id": "s1", "endsAt": "2026-01-05T13:00:00Z", "comment": "known [boyd ]"}
-    server.body = json.dumps([made]).encode()
+    silence = {"id": "s1", "endsAt": "2026-01-05T13:00:00Z", "comment": "known [boyd ]"}
+    server.body = json.dumps([silence]).encode()
     result = rig(server, actions={"silence": {}}).act("silence", {"matchers": 'alertname="Down"'})
-    assert result == {"silenceId": "s1", "until": made["endsAt"]}
+    assert result == {"silenceId": "s1", "until": silence["endsAt"]}
     assert [method for method, *_ in server.requests] == ["GET"]

@@ -50,7 +50,11 @@ def rig(server: Server, monkeypatch: pytest.MonkeyPatch, **more: Any) -> Rig:
 
 def alarms(rig: Rig) -> set[str]:
     observations = rig.observe()
-    return {f"{one.source}:{one.data['queue']}" for one in observations if one.severity != "info"}
+    return {
+        f"{observation.source}:{observation.data['queue']}"
+        for observation in observations
+        if observation.severity != "info"
+    }
 
 
 def test_only_queues_that_the_patterns_choose_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,8 +42,8 @@ def test_a_slow_read_that_failed_comes_last_the_next_time() -> None:
     with pytest.raises(LookupError, match="a is gone"):
         reading.make("abc", things.read)
 
-    found, lost = reading.make("cba", things.read)
-    assert list(found) == ["c", "b"]
+    results, lost = reading.make("cba", things.read)
+    assert list(results) == ["c", "b"]
     assert lost == {"a": "a is gone"}
     assert things.asked == ["a", "c", "b", "a"]
 
@@ -51,8 +51,8 @@ def test_a_slow_read_that_failed_comes_last_the_next_time() -> None:
 def test_a_read_without_time_left_is_named() -> None:
     things = Things(a=11, b=1)
 
-    found, lost = reads(things).make("ab", things.read)
-    assert (list(found), list(lost)) == (["a"], ["b"])
+    results, lost = reads(things).make("ab", things.read)
+    assert (list(results), list(lost)) == (["a"], ["b"])
     assert "was not asked" in lost["b"]
 
 

@@ -99,13 +99,13 @@ def test_dependencies_between_units_are_reported_if_asked_for(host: Host) -> Non
 
 def test_a_restart_loop_is_reported_until_half_as_many_restarts_are_left(host: Host) -> None:
     watching = rig(restarts=4, restart_window=100)
-    told = []
+    reports = []
     for count in (50, 53, 54, 54, 54, 0):
         host.units({"Id": "a.service", "NRestarts": str(count)})
-        told.append(bool(data_of(watching.observe(), "unit")))
+        reports.append(bool(data_of(watching.observe(), "unit")))
         watching.clock.forward(40)
 
-    assert told == [False, False, True, True, False, False]
+    assert reports == [False, False, True, True, False, False]
 
 
 def test_a_systemd_that_cannot_be_asked_is_an_error(host: Host) -> None:
@@ -167,8 +167,10 @@ def test_a_restart_whose_outcome_is_unknown_is_judged_by_the_invocation_before(h
     params = {"unit": "web.service"}
     # Killed on its way: the unit was active before, and still is.
     lost = ActionResult(action="systemd:restart", success=False, duration=1, unknown=True)
-    known = uncertain("it hung", {"invocation": "old"})
-    checks = [acting.act("restart", params, "verify", result=one) for one in (lost, known)]
+    kept_action = uncertain("it hung", {"invocation": "old"})
+    checks = [
+        acting.act("restart", params, "verify", result=outcome) for outcome in (lost, kept_action)
+    ]
     assert [check.verdict for check in checks] == ["cannot tell", "no effect"]
 
 
@@ -187,14 +189,14 @@ def test_slow_restarts_are_a_loop_however_often_one_looks(host: Host) -> None:
             host.units({"Id": "a.service", "NRestarts": str(minute + 1)})
             data = data_of(watching.observe(), "unit")
             watching.clock.forward(5)
-    assert [one["trouble"] for one in data] == ["restarts"]
+    assert [row["trouble"] for row in data] == ["restarts"]
 
 
 def test_only_systemd_says_which_other_unit_a_message_is_about(host: Host) -> None:
     def units(user: bool, **fields: str) -> str:
         host.says("journalctl", line("c", 1, "x", **fields))
-        [found] = Journal(user=user, folder=None).after("c").entries
-        return found.unit
+        [entry] = Journal(user=user, folder=None).after("c").entries
+        return entry.unit
 
     claimed = {"UNIT": "web.service", "USER_UNIT": "web.service"}
     assert units(False, _PID="1", _SYSTEMD_UNIT="init.scope", **claimed) == "web.service"
@@ -209,12 +211,12 @@ def test_patterns_may_have_any_name_but_not_the_same(host: Host) -> None:
     pattern = {"name": "a|b", "contains": ["x"], "count": 2, "window": 60}
     watching = rig(patterns=[pattern])
     host.units()
-    told = []
+    patterns = []
     for _ in range(3):
         now = watching.clock.time.timestamp()
         host.says("journalctl", line("c", now, "x", _SYSTEMD_UNIT="db.service"))
-        told.append([one["pattern"] for one in data_of(watching.observe(), "pattern")])
-    assert told == [[], [], ["a|b"]]
+        patterns.append([row["pattern"] for row in data_of(watching.observe(), "pattern")])
+    assert patterns == [[], [], ["a|b"]]
     with pytest.raises(PluginError, match="a name of its own"):
         rig(patterns=[pattern, pattern])
 
@@ -226,7 +228,7 @@ def test_a_pattern_at_a_rate_is_reported_from_the_end_of_the_journal_on(host: Ho
     host.says("journalctl", line("c0", now, "ERROR refused", _SYSTEMD_UNIT="old.service"))
     assert data_of(watching.observe(), "pattern") == []
 
-    told = []
+    observations = []
     for count in (3, 1, 0, 0):
         bad = [
             line(
@@ -240,11 +242,11 @@ def test_a_pattern_at_a_rate_is_reported_from_the_end_of_the_journal_on(host: Ho
         host.says(
             "journalctl", "".join([*bad, line("other", now, "fine", _SYSTEMD_UNIT="db.service")])
         )
-        told.append(data_of(watching.observe(), "pattern"))
+        observations.append(data_of(watching.observe(), "pattern"))
         watching.clock.forward(25)
 
     alarm = [{"unit": "db.service", "pattern": "refused", "host": "here"}]
-    assert told == [[], alarm, alarm, []]
+    assert observations == [[], alarm, alarm, []]
     assert "--after-cursor=c0" in " ".join(host.calls())
 
 
@@ -309,6 +311,6 @@ def test_messages_of_any_kind_are_read(host: Host) -> None:
 def test_the_counts_of_patterns_are_bounded() -> None:
     counts = PatternCounts([JournalPattern(name="any", contains=["x"], count=3)], None)
     counts.add(JournalEntry("c", float(n), f"{n % 900}.service", "x") for n in range(9000))
-    kept = counts.to_state()["times"]
-    assert len(kept) == journal.MAX_COUNTED
-    assert {len(times) for times in kept.values()} == {3}
+    times_kept = counts.to_state()["times"]
+    assert len(times_kept) == journal.MAX_COUNTED
+    assert {len(times) for times in times_kept.values()} == {3}

@@ -41,7 +41,7 @@ def found(authority: Authority, file: Path, **more: Any) -> list[tuple[Any, Any]
         trusted = {"ca_file": authority.file, **more}
         *bad, summary = check({"host": HOST, "port": port, **trusted})
     assert summary.data == {"endpoints": 1, "bad": int(bool(bad)), "omitted": 0}
-    return [(one.data["problem"], one.severity) for one in bad]
+    return [(observation.data["problem"], observation.severity) for observation in bad]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,9 @@ def test_the_end_of_an_authority_is_observed_in_time(
     assert found(authority, lower.issue(HOST, days=25 if days != -1 else 90)) == problems
     with tls_server(lower.issue(HOST)) as port:
         *bad, _ = check({"host": HOST, "port": port, "ca_file": authority.file})
-    names = [one.data["authority"] for one in bad if "authority" in one.data]
+    names = [
+        observation.data["authority"] for observation in bad if "authority" in observation.data
+    ]
     assert names == [f"CN=Intermediate of {days} days"] * (days in (5, 20))
 
 
@@ -139,7 +141,7 @@ def test_a_server_that_cannot_be_reached_does_not_hide_others(authority: Authori
             for port in (free_port(), *ports)
         ]
         *bad, summary = check(*everywhere, max_items=2)
-    assert [one.data["problem"] for one in bad] == ["unreachable", "expires"]
+    assert [observation.data["problem"] for observation in bad] == ["unreachable", "expires"]
     assert "refused" in str(bad[0].data["error"])
     assert summary.data == {"endpoints": 4, "bad": 4, "omitted": 2}
 
@@ -147,17 +149,20 @@ def test_a_server_that_cannot_be_reached_does_not_hide_others(authority: Authori
 def test_a_server_that_hangs_does_not_hide_others(
     authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slow, ended = free_port(), threading.Event()
+    slow, is_over = free_port(), threading.Event()
     connect = socket.create_connection
 
     def hangs(address: tuple[str, int], timeout: float) -> Any:
         if address[1] == slow:
-            ended.wait(60)
+            is_over.wait(60)
         return connect(address, timeout)
 
     monkeypatch.setattr(socket, "create_connection", hangs)
     with tls_server(authority.issue(HOST, days=5)) as port:
-        both = [{"host": HOST, "port": one, "ca_file": authority.file} for one in (slow, port)]
+        both = [
+            {"host": HOST, "port": each_port, "ca_file": authority.file}
+            for each_port in (slow, port)
+        ]
         plugin = Tls(endpoints=both, timeout=10)
         make = plugin._calls.make
 
@@ -168,12 +173,12 @@ def test_a_server_that_hangs_does_not_hide_others(
         monkeypatch.setattr(plugin._calls, "make", make_soon)
         rig = Rig(plugin)
         rig.clock.time = datetime.now(UTC)
-        found = [one.data for _ in range(2) for one in rig.observe()]
-    ended.set()
+        rows = [observation.data for _ in range(2) for observation in rig.observe()]
+    is_over.set()
 
-    assert [one.get("problem") for one in found] == ["unreachable", "expires", None] * 2
-    assert found[0]["error"] == "no answer within 0.5 s"
-    assert found[3]["error"] == "the previous call still hangs"
+    assert [row.get("problem") for row in rows] == ["unreachable", "expires", None] * 2
+    assert rows[0]["error"] == "no answer within 0.5 s"
+    assert rows[3]["error"] == "the previous call still hangs"
 
 
 def test_nonsense_of_one_server_does_not_hide_others(
@@ -208,8 +213,8 @@ def test_only_certificates_of_the_options_are_shown(authority: Authority) -> Non
         rig = Rig(Tls(endpoints=[{"host": HOST, "port": port}]))
         tool = rig.host.tools["tls:show_certificate"]
         assert tool.params is not None
-        known = tool.params.model_validate({"endpoint": f"{HOST}:{port}"})
-        assert tool.call("run", params=known, ctx=rig.ctx)["names"] == [HOST]
+        params = tool.params.model_validate({"endpoint": f"{HOST}:{port}"})
+        assert tool.call("run", params=params, ctx=rig.ctx)["names"] == [HOST]
         other = tool.params.model_validate({"endpoint": "internal.example:443"})
         with pytest.raises(LookupError, match="none of"):
             tool.call("run", params=other, ctx=rig.ctx)
