@@ -45,8 +45,8 @@ def main() -> None:
         seconds = min(arguments.each, max(10.0, until - time.monotonic()))
         outcome = storm(seed, seconds, where=arguments.where or "redis")
         outcomes.append(outcome)
-        said = f"{len(outcome.faults)} faults, {len(outcome.violations)} violations"
-        print(f"seed {seed}: {outcome.seconds:.0f} s, {said}, {outcome.counts}", flush=True)
+        summary = f"{len(outcome.faults)} faults, {len(outcome.violations)} violations"
+        print(f"seed {seed}: {outcome.seconds:.0f} s, {summary}, {outcome.counts}", flush=True)
         for violation in outcome.violations:
             print(f"  {violation}", flush=True)
     report = table(outcomes)

@@ -98,10 +98,12 @@ class Injector:
             self.error = error
 
     def _inject(self, kind: str, seconds: float) -> None:
-        verb, _, what = kind.partition(" ")
+        verb, _, process_name = kind.partition(" ")
         world = self._world
         processes = {"worker": world.workers, "beat": world.beats, "api": world.apis}
-        names = processes.get(what) or [name for name in world.others if name == what]
+        names = processes.get(process_name) or [
+            name for name in world.others if name == process_name
+        ]
         began = time.time()
         if names:
             target = self._dice.choice(names)

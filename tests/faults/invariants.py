@@ -32,14 +32,14 @@ class Invariants:
 
     def check(self) -> list[str]:
         """Everything that is not as promised."""
-        found = list(self._doubled())
+        violations = list(self._doubled())
         for agent in self._world.agents:
             store = self._store.agent(agent)
-            found += self._iterations(agent, store)
-            found += self._unbounded(agent)
-            found += self._audit(store)
-            found += self._overlaps(agent)
-        return [*found, *self._runs(), *self._calls(), *self._items()]
+            violations += self._iterations(agent, store)
+            violations += self._unbounded(agent)
+            violations += self._audit(store)
+            violations += self._overlaps(agent)
+        return [*violations, *self._runs(), *self._calls(), *self._items()]
 
     def _doubled(self) -> Iterator[str]:
         """P1: nothing is done twice."""
@@ -99,8 +99,8 @@ class Invariants:
         if result is not None and result.success and times != 1:
             yield f"P1: {line} is said to have succeeded and was done {times} times"
         if (result is None or not result.success) and times:
-            why = result.error if result else "no result"
-            yield f"P1: {line} is said not to have been done ({why}), and was"
+            reason = result.error if result else "no result"
+            yield f"P1: {line} is said not to have been done ({reason}), and was"
 
     def _runs(self) -> Iterator[str]:
         """P5: every acknowledged run has ended."""

@@ -12,9 +12,9 @@ ALL = 10**6
 
 def longest(deployment: Deployment, agents: Iterable[str]) -> float:
     """The most seconds between the beginnings of two iterations that follow each other."""
-    found = 0.0
+    longest_gap = 0.0
     for agent in agents:
         results = deployment.agent(agent).history.results(ALL)
         began = sorted(result.started_at.timestamp() for result in results if result.observations)
-        found = max([found, *(later - earlier for earlier, later in pairwise(began))])
-    return found
+        longest_gap = max([longest_gap, *(later - earlier for earlier, later in pairwise(began))])
+    return longest_gap

@@ -103,12 +103,16 @@ class ProductionWorld(World):
             if entry.partition(" (")[0] not in self.forbidden
         ]
         store = self.deployment.store
-        begun = sum(store.agent(name).loop_control.status().iteration for name in self.agents)
+        iterations = sum(store.agent(name).loop_control.status().iteration for name in self.agents)
         database = Database(self.archive_url, writes=False)
         with closing(database), database.begin() as connection:
             statement = text("SELECT count(*) FROM records WHERE kind = 'iteration'")
             archived = int(connection.execute(statement).scalar_one())
-        lost = [f"the archive has {archived} of {begun} iterations"] if archived < begun else []
+        lost = (
+            [f"the archive has {archived} of {iterations} iterations"]
+            if archived < iterations
+            else []
+        )
         return refused + lost
 
     def _deployment(self, folder: Path) -> Production:

@@ -1834,11 +1834,13 @@ def survivors(chosen: Sequence[Protection], processes: int = 1) -> list[Protecti
         print(f"{len(nodes)} tests pass with everything in place; taken out one at a time:\n")
         width = max(len(protection.what) for protection in chosen)
         with ThreadPoolExecutor(processes) as pool:
-            found = pool.map(partial(_noticed, copies), chosen)
-            for protection, (failed, said) in zip(chosen, found, strict=True):
+            verdicts = pool.map(partial(_noticed, copies), chosen)
+            for protection, (failed, verdict) in zip(chosen, verdicts, strict=True):
                 if not failed:
                     missed.append(protection)
-                print(f"{protection.promise:<4} {protection.what:<{width}}  → {said}", flush=True)
+                print(
+                    f"{protection.promise:<4} {protection.what:<{width}}  → {verdict}", flush=True
+                )
     return missed
 
 

@@ -79,8 +79,8 @@ class Watched:
             return False
         others = [port for port in self._living() if port != master]
         follow = sum(self._follows(port, master, written) for port in others)
-        seen = all(self._seen(port, master) == replicas for port in self.sentinels)
-        return follow == replicas and seen
+        all_see = all(self._seen(port, master) == replicas for port in self.sentinels)
+        return follow == replicas and all_see
 
     def _living(self) -> list[int]:
         return [port for port in self.servers if self._processes[port].poll() is None]

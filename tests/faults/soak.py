@@ -72,15 +72,15 @@ class Census:
     def grown(self, before: Census) -> list[str]:
         """Everything that grew beyond the usual variation."""
         most = before.stored * (1 + MEMORY) + SLACK
-        found = [f"{self.stored} bytes, and {before.stored} before"] if self.stored > most else []
-        for what, now, then in (
+        growth = [f"{self.stored} bytes, and {before.stored} before"] if self.stored > most else []
+        for kind_of_thing, now, then in (
             ("keys", self.keys, before.keys),
             ("entries", self.entries, before.entries),
         ):
             for kind, number in now.items():
                 if number > then[kind] * (1 + MORE) + FEW:
-                    found.append(f"{number} {what} {kind}, and {then[kind]} before")
-        return found
+                    growth.append(f"{number} {kind_of_thing} {kind}, and {then[kind]} before")
+        return growth
 
     def swollen(self, before: Census) -> list[str]:
         """Processes that have grown."""
@@ -147,15 +147,15 @@ class Soak:
             self._post("/actions/soak:act", {"params": {"number": self._done}})
         if self._done % ITEMS == 0:
             self._item()
-        begun = self._launcher.trigger("soak")
-        wait_until(lambda: self._ended(begun.iteration), 60)
+        trigger = self._launcher.trigger("soak")
+        wait_until(lambda: self._ended(trigger.iteration), 60)
 
     def _item(self) -> None:
         """Ask for an action, and answer in one of the ways, or not at all."""
-        asked = self._post("/actions/soak:write", {"params": {"number": -self._done}})
+        reply = self._post("/actions/soak:write", {"params": {"number": -self._done}})
         answer = ("approve", "deny", "withdraw", None)[self._done // ITEMS % 4]
         if answer:
-            self._post(f"/approvals/{asked['approvalId']}/{answer}?wait=5", None, self._answers)
+            self._post(f"/approvals/{reply['approvalId']}/{answer}?wait=5", None, self._answers)
 
     def _post(self, path: str, body: Any, who: dict[str, str] | None = None) -> Any:
         headers = {**(who or self._asks), "Idempotency-Key": f"{path} {self._done}"}
@@ -212,7 +212,7 @@ def _jobs(client: Any) -> list[str]:
 
 def _resident(pid: int) -> int:
     process = psutil.Process(pid)
-    return sum(one.memory_info().rss for one in (process, *process.children(recursive=True)))
+    return sum(member.memory_info().rss for member in (process, *process.children(recursive=True)))
 
 
 def table(before: Census, after: Census) -> str:
@@ -253,8 +253,8 @@ def main() -> None:
         before = after = soak.run(first)
         while after.iterations < arguments.iterations:
             after = soak.run(min(arguments.iterations, after.iterations + 1000))
-            said = f"{after.keys.total()} keys, {_mb(after.memory)}"
-            print(f"{time.monotonic() - began:.0f} s: {after.iterations}, {said}", flush=True)
+            summary = f"{after.keys.total()} keys, {_mb(after.memory)}"
+            print(f"{time.monotonic() - began:.0f} s: {after.iterations}, {summary}", flush=True)
     print(f"\n{table(before, after)}\n")
     grown = after.grown(before) + after.swollen(before)
     print("\n".join(grown) or "flat")

@@ -66,20 +66,20 @@ def _storm(world: World, injector: Injector, seed: int, seconds: float) -> Outco
     injector.stop()
     load.stop()
     settle(world)
-    said = load.acknowledged
+    acknowledged = load.acknowledged
     iterations = sum(_counter(world, agent) for agent in world.agents)
     return Outcome(
         seed=seed,
         seconds=seconds,
         faults=injector.faults,
-        violations=[*Invariants(world, said).check(), *world.check()],
+        violations=[*Invariants(world, acknowledged).check(), *world.check()],
         counts={
             "iterations": iterations,
-            "runs": len(said.runs),
-            "calls": len(said.calls),
-            "approvals": len(said.items),
-            "answers": len(said.answers),
-            "requests repeated": said.repeated,
+            "runs": len(acknowledged.runs),
+            "calls": len(acknowledged.calls),
+            "approvals": len(acknowledged.items),
+            "answers": len(acknowledged.answers),
+            "requests repeated": acknowledged.repeated,
             "effects": len(world.deployment.effects()),
         },
         recoveries=_recoveries(world, injector.faults),
@@ -116,12 +116,12 @@ def _recoveries(world: World, faults: list[Fault]) -> dict[str, list[float]]:
     Only an iteration that began after the fault counts.
     """
     completed = {agent: _completions(world, agent) for agent in world.agents}
-    found: dict[str, list[float]] = defaultdict(list)
+    recoveries: dict[str, list[float]] = defaultdict(list)
     for fault in faults:
         ends = [_first_after(completed[agent], fault.at) for agent in world.agents]
         if all(ends):  # the last ones of a storm are followed by the end of all ticks
-            found[fault.kind].append(max(filter(None, ends)) - fault.at)
-    return dict(found)
+            recoveries[fault.kind].append(max(filter(None, ends)) - fault.at)
+    return dict(recoveries)
 
 
 def _completions(world: World, agent: str) -> list[tuple[float, float]]:
@@ -132,7 +132,7 @@ def _completions(world: World, agent: str) -> list[tuple[float, float]]:
 
 
 def _first_after(completed: list[tuple[float, float]], at: float) -> float | None:
-    return next((ended for began, ended in completed if began > at), None)
+    return next((end for began, end in completed if began > at), None)
 
 
 def table(outcomes: list[Outcome]) -> str:

@@ -38,28 +38,28 @@ class Spread(ClusterWorld):
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[RedisCluster]:
     """Three masters and a replica of each."""
-    with RedisCluster(tmp_path, fsync="always") as made:
-        assert len({made.master_of(agent) for agent in Spread.agents}) == len(made.masters())
-        assert made.master_of(HOME) == made.master_of("*")
-        yield made
+    with RedisCluster(tmp_path, fsync="always") as masters:
+        assert len({masters.master_of(agent) for agent in Spread.agents}) == len(masters.masters())
+        assert masters.master_of(HOME) == masters.master_of("*")
+        yield masters
 
 
 @pytest.fixture
 def world(cluster: RedisCluster, tmp_path: Path) -> Iterator[Spread]:
     """A deployment on the cluster."""
-    made = Spread(tmp_path, cluster)
-    made.start()
-    yield made
-    made.end()
+    spread = Spread(tmp_path, cluster)
+    spread.start()
+    yield spread
+    spread.end()
 
 
 @pytest.fixture
 def load(world: Spread) -> Load:
     """Clients of all agents, who have been answered."""
-    made = Load(world, seed=1)
-    made.start()
-    wait_until(lambda: len(made.acknowledged.answers) > 1, 30)
-    return made
+    new_load = Load(world, seed=1)
+    new_load.start()
+    wait_until(lambda: len(new_load.acknowledged.answers) > 1, 30)
+    return new_load
 
 
 def completed(world: Spread, agent: str, since: float) -> bool:
@@ -97,7 +97,7 @@ def goes_on(world: Spread, agent: str, name: str, measure: Measure) -> None:
     """The agent goes on soon, and the others went on all the time."""
     began = time.time() - 1
     took = recovery(world, agent)
-    others = {one: gap(world, one, began) for one in world.agents if one != agent}
+    others = {other: gap(world, other, began) for other in world.agents if other != agent}
     measure.most(15, f"{name}: its agents go on after", took, agent)
     measure.most(15, f"{name}: the longest pause of the others", max(others.values()), agent)
 

@@ -75,9 +75,9 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
     reason = missing()
     if reason:
         pytest.skip(reason)
-    made = SmallDisk(tmp_path / "disk")
-    yield made
-    made.unmount()
+    small_disk = SmallDisk(tmp_path / "disk")
+    yield small_disk
+    small_disk.unmount()
 
 
 @pytest.mark.long

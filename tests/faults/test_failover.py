@@ -45,9 +45,9 @@ class Pair(World):
 @pytest.fixture
 def watched(tmp_path: Path) -> Iterator[Watched]:
     """Servers enough for two failovers."""
-    made = Watched(tmp_path, replicas=3)
-    yield made
-    made.signal(signal.SIGKILL)
+    watched_redis = Watched(tmp_path, replicas=3)
+    yield watched_redis
+    watched_redis.signal(signal.SIGKILL)
 
 
 @pytest.fixture
@@ -85,11 +85,13 @@ def test_a_failover_is_survived_by_all_without_a_restart(watched: Watched, world
 
 def _recovery(world: Pair, load: Load) -> float:
     """Seconds until every agent has completed an iteration, and a client was answered."""
-    began, said = time.time(), load.acknowledged
-    runs, items = len(said.runs), len(said.answers)
+    began, acknowledged = time.time(), load.acknowledged
+    runs, items = len(acknowledged.runs), len(acknowledged.answers)
     for agent in AGENTS:
         wait_until(_asking(partial(_completed, world, agent, began)), RECOVERED)
-    wait_until(lambda: len(said.runs) > runs and len(said.answers) > items, RECOVERED)
+    wait_until(
+        lambda: len(acknowledged.runs) > runs and len(acknowledged.answers) > items, RECOVERED
+    )
     return time.time() - began
 
 
@@ -113,7 +115,7 @@ def _asking(condition: Callable[[], Any]) -> Callable[[], Any]:
 def _consumers(watched: Watched) -> int:
     """Count the workers that wait for messages of the master."""
     with watched.ask(watched.master()) as server:
-        return sum(one["cmd"] == "brpop" for one in server.client_list())
+        return sum(connection["cmd"] == "brpop" for connection in server.client_list())
 
 
 def test_a_demoted_master_is_left(tmp_path: Path) -> None:
@@ -222,7 +224,7 @@ def test_a_worker_that_hears_nothing_from_its_broker_consumes_again(
         launcher = deployment.launcher("traced")
         assert deployment.ended("traced", launcher.trigger("test").iteration).success
         line.silence()
-        begun = launcher.trigger("test")
+        trigger = launcher.trigger("test")
 
-        assert deployment.ended("traced", begun.iteration, HEARD).success
+        assert deployment.ended("traced", trigger.iteration, HEARD).success
         assert deployment.processes["w"].poll() is None

@@ -62,10 +62,10 @@ def is_known(deployment: Deployment) -> bool:
 
 def families(deployment: Deployment) -> dict[str, list[str]]:
     """All keys of Boyd, by what kind of thing they hold."""
-    found: dict[str, list[str]] = {}
+    keys_by_family: dict[str, list[str]] = {}
     for key in sorted(deployment.store.client.scan_iter("boyd:*")):
-        found.setdefault(_ONE_OF_MANY.sub(r"\1", key), []).append(key)
-    return found
+        keys_by_family.setdefault(_ONE_OF_MANY.sub(r"\1", key), []).append(key)
+    return keys_by_family
 
 
 def freeze_holds(deployment: Deployment) -> None:

@@ -63,9 +63,9 @@ class Crowd:
             self._call(number, kind="rollback", undoes=naming.call(done))
 
     def _call(self, number: int, **fields: object) -> str:
-        asked = {"kind": "execute", "action": "single:restart", **fields}
+        call_fields = {"kind": "execute", "action": "single:restart", **fields}
         params = {} if fields.get("undoes") else {"host": "web1", "number": number}
-        request = CallRequest.model_validate({**asked, "params": params, "actor": ANN})
+        request = CallRequest.model_validate({**call_fields, "params": params, "actor": ANN})
         call = self._launcher.call(request, None)
         self.calls.append(call)
         return call
@@ -77,34 +77,36 @@ class Crowd:
         self.approvals.append(waits)
 
     def _waits_for(self, call: str) -> str | None:
-        found = self.store.calls.get(call)
-        return found.result.waits_for if found is not None and found.result is not None else None
+        record = self.store.calls.get(call)
+        return record.result.waits_for if record is not None and record.result is not None else None
 
     def _ended(self, call: str) -> bool:
-        found = self.store.calls.get(call)
-        return found is not None and found.result is not None
+        record = self.store.calls.get(call)
+        return record is not None and record.result is not None
 
     def is_done(self) -> bool:
         """Check that every call and approval has an outcome, and that no procedure is running."""
         items = [self.store.approvals.get(id) for id in self.approvals]
         approved = all(item is not None and item.result is not None for item in items)
         # A procedure stops for a person when the worker that undid its step was killed.
-        ended = all(one.has_ended or one.state == "stopped" for one in self.store.procedures.all())
-        return approved and ended and all(self._ended(call) for call in self.calls)
+        all_over = all(
+            record.has_ended or record.state == "stopped" for record in self.store.procedures.all()
+        )
+        return approved and all_over and all(self._ended(call) for call in self.calls)
 
 
 def overlaps(effects: list[str]) -> list[str]:
     """The executions that began during another one, which ends at the latest with its worker."""
-    found, running = [], ""
+    overlaps_found, running = [], ""
     for line in effects:
-        what, _, execution = line.partition(":")
-        if what == "start" and running:
-            found.append(f"{execution} during {running}")
-        if what == "start":
+        kind, _, execution = line.partition(":")
+        if kind == "start" and running:
+            overlaps_found.append(f"{execution} during {running}")
+        if kind == "start":
             running = execution
-        elif execution == running or (what == "killed" and f"end:{running}" not in effects):
+        elif execution == running or (kind == "killed" and f"end:{running}" not in effects):
             running = ""
-    return found
+    return overlaps_found
 
 
 def crowd(deployment: Deployment, callers: int, kills: int) -> list[str]:
@@ -126,8 +128,8 @@ def crowd(deployment: Deployment, callers: int, kills: int) -> list[str]:
             with deployment.effects_file.open("a") as file:
                 file.write(f"killed:{name}\n")
             deployment.worker(name, AGENT)
-        for one in futures:
-            one.result()
+        for future in futures:
+            future.result()
     wait_until(asking.is_done, 120)
     return deployment.effects()
 

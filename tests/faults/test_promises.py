@@ -27,10 +27,10 @@ SOMEBODY = Actor(principal="somebody", person=True)
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     """Everything, started."""
-    made = World(tmp_path)
-    made.start()
-    yield made
-    made.end()
+    new_world = World(tmp_path)
+    new_world.start()
+    yield new_world
+    new_world.end()
 
 
 def ended(world: World, agent: str, run_id: str) -> bool:
@@ -61,9 +61,9 @@ def test_acknowledged_requests_survive_the_kill_of_every_process(
     base = f"{world.url('a0')}/api/v0/agents/storm0"
     body = {"title": "remember", "description": "this"}
     run = requests.post(f"{base}/runs", json=body, headers=headers, timeout=60).json()
-    asked = {"params": {"number": 7}}
-    taken = requests.post(
-        f"{base}/actions/storm:write", json=asked, headers=headers, timeout=60
+    request_body = {"params": {"number": 7}}
+    reply = requests.post(
+        f"{base}/actions/storm:write", json=request_body, headers=headers, timeout=60
     ).json()
     for name in (*World.apis, *World.workers, *World.beats):
         world.signal(name, signal.SIGKILL)
@@ -73,22 +73,22 @@ def test_acknowledged_requests_survive_the_kill_of_every_process(
         world.heal()
         goes_on(world, 60)
     wait_until(lambda: ended(world, "storm0", run["id"]), 60)
-    item = world.deployment.agent("storm0").approvals.get(taken["approvalId"])
+    item = world.deployment.agent("storm0").approvals.get(reply["approvalId"])
 
     assert item is not None
     assert item.status == "pending"
 
 
 def test_a_worker_that_starts_before_its_redis_waits_for_it(tmp_path: Path) -> None:
-    made = World(tmp_path)
-    made.redis.signal(signal.SIGKILL)
-    made.launch("w0")
-    wait_until(lambda: "waiting for it" in made.deployment.log("w0"), 30)
-    made.redis.start()
-    wait_until(lambda: made.deployment.store.fleet.workers(), 30)
-    begun = made.deployment.launcher("storm0").trigger("test")
-    result = made.deployment.ended("storm0", begun.iteration)
-    made.end()
+    new_world = World(tmp_path)
+    new_world.redis.signal(signal.SIGKILL)
+    new_world.launch("w0")
+    wait_until(lambda: "waiting for it" in new_world.deployment.log("w0"), 30)
+    new_world.redis.start()
+    wait_until(lambda: new_world.deployment.store.fleet.workers(), 30)
+    trigger = new_world.deployment.launcher("storm0").trigger("test")
+    result = new_world.deployment.ended("storm0", trigger.iteration)
+    new_world.end()
 
     assert result.success
 
@@ -158,8 +158,8 @@ def test_memory_and_keys_stay_flat(world: World) -> None:
         request = RunRequest(title=f"run {number}", description="x")
         run = launcher.submit_run(request, SOMEBODY).run
         store.runs.cancel(run.id, SOMEBODY, retention, "not wanted")
-    kept = store.runs.page(100).runs
+    runs_left = store.runs.page(100).runs
     settle(world)
 
-    assert len([run for run in kept if run.status == "cancelled"]) <= 6
+    assert len([run for run in runs_left if run.status == "cancelled"]) <= 6
     assert Invariants(world, Acknowledged()).check() == []

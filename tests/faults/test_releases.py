@@ -39,9 +39,9 @@ def test_a_worker_of_the_next_release_and_one_of_this_share_every_iteration(
     headers = deployment.key("ann", "admin")
     base = f"{url}/api/v0/agents/storm0"
     for number in range(10):
-        asked = {"params": {"number": number}, "requiresApproval": True}
+        request_body = {"params": {"number": number}, "requiresApproval": True}
         body = requests.post(
-            f"{base}/actions/storm:call", json=asked, headers=headers, timeout=30
+            f"{base}/actions/storm:call", json=request_body, headers=headers, timeout=30
         ).json()
         assert body.get("queued"), (
             body,
@@ -49,20 +49,20 @@ def test_a_worker_of_the_next_release_and_one_of_this_share_every_iteration(
             deployment.log("now")[-3000:],
         )
         approver = deployment.key(f"bob{number}", "approvals")
-        said = requests.post(
+        reply = requests.post(
             f"{base}/approvals/{body['approvalId']}/approve", headers=approver, timeout=30
         ).json()
-        assert said.get("result", {}).get("output") == "done", (
-            said,
+        assert reply.get("result", {}).get("output") == "done", (
+            reply,
             deployment.log("next")[-3000:],
             deployment.log("now")[-3000:],
         )
     results = store.history.results(100)
-    ended = [store.runs.get(run_id) for run_id in runs]
-    measure(13, f"two releases: {len(results)} iterations, {len(ended)} runs, 10 approvals")
+    final_runs = [store.runs.get(run_id) for run_id in runs]
+    measure(13, f"two releases: {len(results)} iterations, {len(final_runs)} runs, 10 approvals")
     logs = deployment.log("now") + deployment.log("next") + deployment.log("api")
 
-    assert [run.status for run in ended if run] == ["completed"] * len(runs)
+    assert [run.status for run in final_runs if run] == ["completed"] * len(runs)
     assert all(result.success and not result.problems for result in results)
     assert max(Counter(deployment.effects()).values()) == 1
     assert "Traceback" not in logs
@@ -92,20 +92,20 @@ def test_records_in_the_format_of_a_newer_release_are_reported_and_left_alone(
     launcher = deployment.launcher("storm0")
     assert deployment.ended("storm0", launcher.trigger("test").iteration).success
     client, keys = deployment.store.client, Keys("storm0")
-    kept = {"iteration": "7", "phase": "dream", "epoch": "1", "formatVersion": "2", "sentAt": "1"}
+    fields = {"iteration": "7", "phase": "dream", "epoch": "1", "formatVersion": "2", "sentAt": "1"}
     client.hset(keys.loop, mapping={"iteration": 7, "active": 7})
-    client.hset(keys.iteration, mapping=kept)
+    client.hset(keys.iteration, mapping=fields)
     client.zadd(keys.due, {"phase": 1})
     make_app(deployment.redis_url).send_task(
         TASKS["start"], ("storm0", 7, 1), queue="boyd.loop.storm0", headers={"formatVersion": 2}
     )
     wait_until(lambda: "has format version 2" in deployment.log("now"))
     wait_until(lambda: "a message of format version 2" in deployment.log("now"))
-    found = [finding.what for finding in examine(read_health(client))]
+    messages = [finding.what for finding in examine(read_health(client))]
     measure(13, "a record and a message of format 2: reported and left alone")
 
-    assert client.hgetall(keys.iteration) == kept
-    assert any("a newer release keeps it in format 2" in what for what in found)
+    assert client.hgetall(keys.iteration) == fields
+    assert any("a newer release keeps it in format 2" in text for text in messages)
     client.delete(keys.iteration)
     client.hdel(keys.loop, "active")
     wait_until(lambda: deployment.agent("storm0").loop_control.status().phase == "idle")

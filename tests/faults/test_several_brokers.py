@@ -28,13 +28,13 @@ use = "example"
 @pytest.fixture(name="brokers")
 def _brokers(tmp_path: Path) -> Iterator[list[RedisProcess]]:
     """Two servers for messages."""
-    found = []
+    brokers = []
     for name in ("first", "second"):
         folder = tmp_path / name
         folder.mkdir()
-        found.append(RedisProcess(folder))
-    yield found
-    for broker in found:
+        brokers.append(RedisProcess(folder))
+    yield brokers
+    for broker in brokers:
         broker.signal(signal.SIGKILL)
 
 

@@ -74,13 +74,17 @@ def test_reported_times_follow_the_clock_of_redis(shifted: tuple[Deployment, str
     data: dict[str, Any] = dict(watched.data)
 
     assert data["machine"] - _now(deployment) > HOUR / 2, "the clock was not shifted"
-    for told in (data["deployment"], result.started_at.timestamp(), result.ended_at.timestamp()):
-        assert abs(told - _now(deployment)) < NEAR
+    for reported in (
+        data["deployment"],
+        result.started_at.timestamp(),
+        result.ended_at.timestamp(),
+    ):
+        assert abs(reported - _now(deployment)) < NEAR
     for base in bases:
         body = {"title": "when", "description": "is it"}
         response = requests.post(f"{base}/runs", json=body, headers=headers, timeout=60)
-        for told in (_at(response.json()["createdAt"]), _date(response)):
-            assert abs(told - _now(deployment)) < NEAR
+        for reported in (_at(response.json()["createdAt"]), _date(response)):
+            assert abs(reported - _now(deployment)) < NEAR
     for process in deployment.store.fleet.workers():
         assert 0 <= _now(deployment) - process.started_at.timestamp() < NEAR
 
@@ -169,18 +173,18 @@ def test_a_callback_is_repeated_when_it_is_due_and_its_signature_is_in_time(
 ) -> None:
     deployment, ahead, _ = shifted
     headers = deployment.key("client", "admin")
-    with receiver() as (url, taken):
+    with receiver() as (url, requests_taken):
         body = {"title": "call", "description": "back", "callbackUrl": url}
-        made = requests.post(f"{ahead}/runs", json=body, headers=headers, timeout=60).json()
-        wait_until(lambda: len(taken) == 2, 20)
-        wait_until(lambda: _delivered(ahead, made["id"], headers), 10)
-        response = requests.get(f"{ahead}/runs/{made['id']}/callback", headers=headers, timeout=60)
-    [first, second] = taken
+        run = requests.post(f"{ahead}/runs", json=body, headers=headers, timeout=60).json()
+        wait_until(lambda: len(requests_taken) == 2, 20)
+        wait_until(lambda: _delivered(ahead, run["id"], headers), 10)
+        response = requests.get(f"{ahead}/runs/{run['id']}/callback", headers=headers, timeout=60)
+    [first, second] = requests_taken
 
     assert 4.4 < second.at - first.at < NEAR
-    for one, delivery in zip(taken, response.json()["deliveries"], strict=True):
-        assert Webhook(SECRET).verify(one.body, one.headers)["runId"] == made["id"]
-        assert abs(_at(delivery["at"]) - int(one.headers["webhook-timestamp"])) < NEAR
+    for delivered, delivery in zip(requests_taken, response.json()["deliveries"], strict=True):
+        assert Webhook(SECRET).verify(delivered.body, delivered.headers)["runId"] == run["id"]
+        assert abs(_at(delivery["at"]) - int(delivered.headers["webhook-timestamp"])) < NEAR
 
 
 def _delivered(base: str, run: str, headers: dict[str, str]) -> bool:
@@ -200,13 +204,13 @@ class Taken:
 @contextmanager
 def receiver() -> Iterator[tuple[str, list[Taken]]]:
     """Refuses the first callback, and takes the second; its own clock is the true one."""
-    taken: list[Taken] = []
+    requests_taken: list[Taken] = []
 
     class Receiver(Handler):
         def answer(self) -> None:
             headers = {name.lower(): value for name, value in self.headers.items()}
-            taken.append(Taken(headers, self.read_body().decode()))
-            self.reply(503 if len(taken) == 1 else 204)
+            requests_taken.append(Taken(headers, self.read_body().decode()))
+            self.reply(503 if len(requests_taken) == 1 else 204)
 
     with serve(Receiver) as url:
-        yield f"{url}/hook", taken
+        yield f"{url}/hook", requests_taken

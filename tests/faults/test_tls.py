@@ -32,8 +32,8 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 @pytest.fixture
 def relay(redis_url: str, certificates: Certificates) -> Iterator[Relay]:
     """TLS in front of an empty Redis."""
-    with Relay(int(redis_url.rpartition(":")[2].partition("/")[0]), certificates) as made:
-        yield made
+    with Relay(int(redis_url.rpartition(":")[2].partition("/")[0]), certificates) as tls_relay:
+        yield tls_relay
 
 
 def refusal_by(url: str) -> StoreUnavailable:

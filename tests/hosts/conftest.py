@@ -70,8 +70,8 @@ def hosts(tmp_path: Path) -> Iterator[Hosts]:
         pytest.skip(reason)
     network = Network()
     try:
-        with Hosts(network, tmp_path) as made:
-            yield made
+        with Hosts(network, tmp_path) as network_hosts:
+            yield network_hosts
     finally:
         network.close()
 

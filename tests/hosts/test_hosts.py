@@ -14,14 +14,14 @@ from measuring import Measure
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 
-def effects(hosts: Hosts, what: str) -> list[str]:
+def effects(hosts: Hosts, name: str) -> list[str]:
     """The lines of one kind that were left."""
-    return [line for line in hosts.effects() if line.startswith(f"{what}:")]
+    return [line for line in hosts.effects() if line.startswith(f"{name}:")]
 
 
-def hold(hosts: Hosts, what: str) -> Path:
+def hold(hosts: Hosts, name: str) -> Path:
     """Keep a part waiting, once it has left its line, until the file is removed."""
-    file = Path(f"{hosts.effects_file}.hold.{what}")
+    file = Path(f"{hosts.effects_file}.hold.{name}")
     file.touch()
     return file
 
@@ -38,9 +38,9 @@ def test_an_observer_for_every_host_sees_each_of_them(hosts: Hosts) -> None:
         hosts.worker_on(hosts.host(name), "agents.spread:spread")
 
     def all_three() -> LoopResult | None:
-        begun = hosts.launcher("spread").trigger("test")
-        seen = hosts.ended("spread", begun.iteration)
-        return seen if len(seen.observations) == 3 else None
+        trigger = hosts.launcher("spread").trigger("test")
+        iteration = hosts.ended("spread", trigger.iteration)
+        return iteration if len(iteration.observations) == 3 else None
 
     # It takes a few seconds until everybody plans with a host that has just come.
     result: LoopResult = wait_until(all_three)
@@ -57,8 +57,8 @@ def test_an_action_runs_on_the_host_that_its_queue_names(hosts: Hosts) -> None:
     for name in ("vienna", "graz"):
         queues = "loop,observe,host" + (",act.graz" if name == "graz" else ",act")
         hosts.worker_on(hosts.host(name), "agents.spread:spread", "-Q", queues)
-    begun = hosts.launcher("spread").trigger("test")
-    result = outcome(hosts, "spread", begun.iteration)
+    trigger = hosts.launcher("spread").trigger("test")
+    result = outcome(hosts, "spread", trigger.iteration)
 
     assert (result.success, result.output) == (True, "graz")
 
@@ -70,8 +70,8 @@ def test_a_host_on_a_slow_line_takes_part(hosts: Hosts) -> None:
     hosts.worker_on(hosts.host("far"), "agents.spread:spread", "-Q", "host,act.graz", slow=0.1)
 
     def both() -> LoopResult | None:
-        begun = hosts.launcher("spread").trigger("test")
-        result = hosts.ended("spread", begun.iteration)
+        trigger = hosts.launcher("spread").trigger("test")
+        result = hosts.ended("spread", trigger.iteration)
         return result if len(result.observations) == 2 else None
 
     result: LoopResult = wait_until(both)
@@ -89,20 +89,20 @@ def test_a_host_that_is_cut_off_while_acting_does_not_act_again(
     hosts.worker_on(cut, "agents.traced:traced", "-Q", "act")
     hosts.worker_on(hosts.host("other"), "agents.traced:traced", "-Q", "loop,observe")
     held = hold(hosts, "act")
-    begun = hosts.launcher("traced").trigger("test")
+    trigger = hosts.launcher("traced").trigger("test")
     wait_until(lambda: effects(hosts, "act"))
     with measure.seconds(9, "a host cut off while it acts: the iteration has ended after"):
         cut.cut()
         hosts.worker_on(hosts.host("spare"), "agents.traced:traced", "-Q", "act")
-        lost = outcome(hosts, "traced", begun.iteration)
+        lost = outcome(hosts, "traced", trigger.iteration)
     held.unlink()
     # The healed host reports what it did; its late word is kept, and changes nothing.
     ledger = hosts.store.agent("traced").executions
-    key = f"boyd:{{traced}}:execution:{ledger.whole(f'loop:{begun.iteration}')}"
+    key = f"boyd:{{traced}}:execution:{ledger.whole(f'loop:{trigger.iteration}')}"
     with measure.seconds(9, "its cable mended: its late word has come after"):
         cut.mend()
         wait_until(lambda: hosts.store.client.hexists(key, "lateResult"), 40)
-    again = outcome(hosts, "traced", begun.iteration)
+    again = outcome(hosts, "traced", trigger.iteration)
 
     assert lost.unknown
     assert "was lost while executing it" in (lost.error or "")
@@ -116,20 +116,20 @@ def test_a_host_that_is_cut_off_in_another_phase_costs_only_time(hosts: Hosts, p
     cut = hosts.host("cut")
     hosts.worker_on(cut, "agents.traced:traced")
     held = hold(hosts, phase)
-    begun = hosts.launcher("traced").trigger("test")
+    trigger = hosts.launcher("traced").trigger("test")
     wait_until(lambda: effects(hosts, phase))
     cut.cut()
     hosts.worker_on(hosts.host("other"), "agents.traced:traced")
     wait_until(lambda: len(effects(hosts, phase)) > 1)
     held.unlink()
-    result = hosts.ended("traced", begun.iteration)
+    result = hosts.ended("traced", trigger.iteration)
     cut.mend()
     healed = hosts.launcher("traced").trigger("test")
     hosts.ended("traced", healed.iteration)
 
     assert result.success
     assert len(effects(hosts, "act")) == 2
-    assert result == hosts.ended("traced", begun.iteration)
+    assert result == hosts.ended("traced", trigger.iteration)
 
 
 @pytest.mark.long
@@ -139,9 +139,9 @@ def test_a_worker_whose_host_was_away_takes_part_again_without_a_restart(hosts: 
     pid = hosts.processes["only"].pid
     only.cut()
     wait_until(lambda: not hosts.store.fleet.workers(), 20)
-    begun = hosts.launcher("traced").trigger("test")
+    trigger = hosts.launcher("traced").trigger("test")
     only.mend()
-    result = hosts.ended("traced", begun.iteration, 60)
+    result = hosts.ended("traced", trigger.iteration, 60)
 
     assert result.success
     assert hosts.processes["only"].pid == pid

@@ -39,7 +39,7 @@ class Database(Lane):
 
     def faults(self) -> dict[str, Params]:
         """See who holds a lock for long, and whether a role has any connection left."""
-        found: dict[str, Params] = {}
+        params_by_fault: dict[str, Params] = {}
         with self.layout.connect() as session:
             holder = _first(
                 session,
@@ -54,10 +54,10 @@ class Database(Lane):
                 " AND now() - backend_start > interval '1 second'",
             )
             if holder:
-                found["locked table"] = {"table": "orders", "session": holder}
+                params_by_fault["locked table"] = {"table": "orders", "session": holder}
             if used >= _limit(session):
-                found["exhausted connections"] = {"role": "app"}
-        return found
+                params_by_fault["exhausted connections"] = {"role": "app"}
+        return params_by_fault
 
     def harm(self) -> list[str]:
         """See whether the report runs, and whether the role may have as many connections."""

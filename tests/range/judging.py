@@ -66,7 +66,7 @@ class Figures:
     @property
     def misses(self) -> list[str]:
         """Deviations from the required figures."""
-        found = {
+        counts = {
             "faults were not detected": self.faults - self.detected,
             "faults did not end": self.faults - len(self.recoveries),
             "first decisions were wrong": self.detected - self.decided,
@@ -76,7 +76,7 @@ class Figures:
             "actions were taken without a fault": self.unprovoked,
             "records were untrue": len(self.untrue),
         }
-        missed = [f"{number} {what}" for what, number in found.items() if number]
+        missed = [f"{number} {label}" for label, number in counts.items() if number]
         if self.wrong_detected < 0.95 * self.wrong:
             missed.append("fewer than 95 % of the wrong actions were detected")
         return missed
@@ -86,20 +86,22 @@ def judge(course: Course) -> Figures:
     """The figures of one case."""
     case, faulty = course.case, bool(course.case.fault)
     figures = Figures(cases=1, faults=int(faulty), detected=int(faulty and course.detected))
-    taken = _taken(course)
+    actions_taken = _taken(course)
     entries = {entry.id: entry for entry in course.entries}
-    figures.decided = int(bool(taken) and faulty and taken[0].action == case.action)
+    figures.decided = int(bool(actions_taken) and faulty and actions_taken[0].action == case.action)
     figures.harm_seconds, figures.helped = course.looks.harm.bad_for(), course.helped
     if faulty and course.recovered is not None:
         figures.recoveries.append(course.recovered - course.began)
-    figures.untrue += [f"{case.name}: {text}" for text in (*course.misfits, *_lost(course, taken))]
-    for one in taken:
-        entry = entries.get(one.execution)
+    figures.untrue += [
+        f"{case.name}: {text}" for text in (*course.misfits, *_lost(course, actions_taken))
+    ]
+    for act in actions_taken:
+        entry = entries.get(act.execution)
         if entry is None:
-            figures.untrue.append(f"{case.name}: {one.action} was done and is not in the ledger")
+            figures.untrue.append(f"{case.name}: {act.action} was done and is not in the ledger")
             continue
-        figures.unprovoked += not course.looks.faults.may_be_bad(one.began)
-        _compare(figures, course, one, entry)
+        figures.unprovoked += not course.looks.faults.may_be_bad(act.began)
+        _compare(figures, course, act, entry)
     if figures.misses:
         figures.details.append(f"{case.name}: {_told(course)}")
     return figures
@@ -108,15 +110,19 @@ def judge(course: Course) -> Figures:
 def _told(course: Course) -> str:
     """The events of a case, with seconds since its begin."""
     looks = (("fault", course.looks.faults), ("harm", course.looks.harm))
-    changes = [(at, f"{name}: {bad}") for name, seen in looks for at, bad in seen.changes()]
+    changes = [
+        (at, f"{name}: {bad}")
+        for name, observer_look in looks
+        for at, bad in observer_look.changes()
+    ]
     lines = [(o.at, f"{o.step} {o.action} {o.execution} ({o.pid})") for o in course.lines]
     judged = [
-        (one.ended_at.timestamp(), f"{entry.id}: {entry.state}, {one.verdict}")
+        (verification.ended_at.timestamp(), f"{entry.id}: {entry.state}, {verification.verdict}")
         for entry in course.entries
-        if (one := entry.verification) and one.ended_at
+        if (verification := entry.verification) and verification.ended_at
     ]
-    told = sorted([*changes, *lines, *judged])
-    return "; ".join(f"{at - course.began:.2f} {what}" for at, what in told)
+    timeline = sorted([*changes, *lines, *judged])
+    return "; ".join(f"{at - course.began:.2f} {event}" for at, event in timeline)
 
 
 def _taken(course: Course) -> list[Taken]:
@@ -138,67 +144,67 @@ def _taken(course: Course) -> list[Taken]:
     ]
 
 
-def _lost(course: Course, taken: list[Taken]) -> Iterator[str]:
+def _lost(course: Course, actions_taken: list[Taken]) -> Iterator[str]:
     """Whatever was done more than once, or is said to have been done and was not."""
     for (step, execution), times in Counter((o.step, o.execution) for o in course.lines).items():
         if step in ("act", "undo") and times > 1:
             yield f"{step} of {execution} happened {times} times"
-    executions = {one.execution for one in taken}
+    executions = {act.execution for act in actions_taken}
     for entry in course.entries:
         if entry.state == "succeeded" and entry.id not in executions:
             yield f"{entry.id} is said to have succeeded, and did nothing"
         if entry.state == "failed" and entry.id in executions:
-            why = entry.result.error if entry.result else ""
-            yield f"{entry.id} ({entry.action}) was done and is said to have failed: {why}"
+            reason = entry.result.error if entry.result else ""
+            yield f"{entry.id} ({entry.action}) was done and is said to have failed: {reason}"
 
 
-def _compare(figures: Figures, course: Course, one: Taken, entry: ExecutionEntry) -> None:
+def _compare(figures: Figures, course: Course, act: Taken, entry: ExecutionEntry) -> None:
     """Compare an execution with its record."""
-    harmed = course.looks.harm.any_bad(one.began, one.until)
+    harmed = course.looks.harm.any_bad(act.began, act.until)
     truth: EffectName = "effective"
     if harmed:
         truth = "worse"
-    elif course.looks.faults.is_bad(one.until):
+    elif course.looks.faults.is_bad(act.until):
         truth = "no effect"
     verdict = entry.verification.verdict if entry.verification else None
     figures.verdicts += 1
     figures.right_verdicts += verdict == truth
     if verdict != truth:
         figures.untrue.append(
-            f"{course.case.name}: {one.action} was {truth}, the verdict: {verdict}"
+            f"{course.case.name}: {act.action} was {truth}, the verdict: {verdict}"
         )
-    if one.wrong and entry.state == "succeeded":
+    if act.wrong and entry.state == "succeeded":
         figures.wrong += 1
         figures.wrong_detected += verdict != "effective"
-    if not one.wrong and truth == "effective":
+    if not act.wrong and truth == "effective":
         figures.right += 1
         figures.alarms += verdict != truth
     if harmed:
-        _compare_undoing(figures, course, one, entry)
-    elif any(line.step == "undo" and line.execution == one.execution for line in course.lines):
-        figures.untrue.append(f"{course.case.name}: {one.action} did no harm and was undone")
+        _compare_undoing(figures, course, act, entry)
+    elif any(line.step == "undo" and line.execution == act.execution for line in course.lines):
+        figures.untrue.append(f"{course.case.name}: {act.action} did no harm and was undone")
 
 
-def _compare_undoing(figures: Figures, course: Course, one: Taken, entry: ExecutionEntry) -> None:
+def _compare_undoing(figures: Figures, course: Course, act: Taken, entry: ExecutionEntry) -> None:
     """Compare what became of harm with its record."""
-    steps = Counter(_steps(course.lines, one.execution))
+    steps = Counter(_steps(course.lines, act.execution))
     done = entry.verification.compensation if entry.verification else None
     state = done.state if done else None
     cut_off = entry.state != "succeeded" or (done is not None and _CUT_OFF in done.detail)
     figures.harmful += 1
-    if is_undoable(course.case.lane, one.action) and not cut_off:
+    if is_undoable(course.case.lane, act.action) and not cut_off:
         undone = steps["undone"] == 1 and state == "rolled back"
         figures.undoable += 1
         figures.undone += undone
         if not undone:
-            said = done.detail if done else None
-            what = f"was undone {steps['undone']} times, and is said to be {state} ({said})"
-            figures.details.append(f"{course.case.name}: {one.action} {what}")
+            detail = done.detail if done else None
+            text = f"was undone {steps['undone']} times, and is said to be {state} ({detail})"
+            figures.details.append(f"{course.case.name}: {act.action} {text}")
         return
     figures.left += 1
     figures.told += steps["told"] > 0
     if state == "rolled back":
-        figures.untrue.append(f"{course.case.name}: {one.action} is said to be rolled back")
+        figures.untrue.append(f"{course.case.name}: {act.action} is said to be rolled back")
 
 
 def _steps(lines: list[Line], execution: str) -> list[str]:

@@ -71,20 +71,22 @@ class Lane(Plugin):
     @orienter()
     def judge(self, observations: list[Observation], ctx: Context) -> SituationAssessment:
         """Name what is wrong."""
-        seen: Any = next(
+        evidence: Any = next(
             observation.data
             for observation in observations
             if observation.source == f"{self.id}/look"
         )
-        wrong = [*seen["faults"], *seen["harm"]]
+        wrong = [*evidence["faults"], *evidence["harm"]]
         if not wrong:
             ctx.state.delete("tried")
         return SituationAssessment(
             source=f"{self.id}:judge",
             findings=wrong,
             confidence=1.0,
-            data=seen,
-            anomalies=[Anomaly(type=one, description=one, severity="high") for one in wrong],
+            data=evidence,
+            anomalies=[
+                Anomaly(type=trouble, description=trouble, severity="high") for trouble in wrong
+            ],
         )
 
     @strategy()
@@ -167,13 +169,13 @@ class Lane(Plugin):
 
     def _may_try(self, which: int, situation: Situation, ctx: Context) -> bool:
         """Check for a fault, and for no open verdict on another remedy than this one."""
-        seen: Any = situation.evidence(f"{self.id}:judge")
-        mine = [self.remedies[fault][which] for fault in seen.get("faults", ())]
+        evidence: Any = situation.evidence(f"{self.id}:judge")
+        mine = [self.remedies[fault][which] for fault in evidence.get("faults", ())]
         return bool(mine) and ctx.state.get("open", mine[0]) == mine[0]
 
     def _decide(self, situation: Situation, which: int) -> Decision:
-        seen: Any = situation.evidence(f"{self.id}:judge")
-        fault, params = next(iter(seen["faults"].items()))
+        evidence: Any = situation.evidence(f"{self.id}:judge")
+        fault, params = next(iter(evidence["faults"].items()))
         action = f"{self.id}:{self.remedies[fault][which]}"
         return Decision(action=action, params=params, rationale=fault, confidence=1.0)
 

@@ -33,17 +33,17 @@ class Report:
 
     def progress(self, course: Course, whole: int, seconds: float) -> str:
         """A line with the progress and the outcome of the latest case."""
-        said = (
+        text = (
             f"{self.total.cases} of {whole} cases, {seconds // 60:.0f} min {seconds % 60:02.0f} s"
         )
         misses = len(self.total.misses)
-        return f"{said}: {course.case.name}{f' ({misses} misses so far)' if misses else ''}"
+        return f"{text}: {course.case.name}{f' ({misses} misses so far)' if misses else ''}"
 
     @property
     def table(self) -> str:
         """The table, and what is said below it."""
         rows = [_HEAD, ("---",) * len(_HEAD)]
-        rows += [_row(name, found) for name, found in self._by_fault.items() if found.cases]
+        rows += [_row(name, figures) for name, figures in self._by_fault.items() if figures.cases]
         rows.append(_row("all", self.total))
         lines = [f"| {' | '.join(row)} |" for row in rows]
         return "\n".join([*lines, "", *self._sentences()])

@@ -113,7 +113,7 @@ class Runner:
             course.misfits.append("more was undone than the actions say")
         # What did harm is held for its time, whatever the situation, and on all targets.
         held = self._agent.holds.all()
-        lasting = [one for one in held if one.kind not in ("rolled back", "stopped")]
+        lasting = [hold for hold in held if hold.kind not in ("rolled back", "stopped")]
         if course.over and lasting:
             course.misfits.append(f"still held: {lasting[0].reason}")
         self._lift()
@@ -173,23 +173,25 @@ class Runner:
 
     def _entries(self, course: Course) -> Iterator[ExecutionEntry]:
         """The records of what ran in this case, but not of rollbacks."""
-        known = {line.execution for line in course.lines if line.step == "act"}
+        executions = {line.execution for line in course.lines if line.step == "act"}
         for listed in self._agent.executions.page(20).executions:
             at = listed.started_at.timestamp() if listed.started_at else 0.0
             if at > course.began and not listed.id.startswith("rollback:"):
-                known.add(listed.id)
-        for execution in sorted(known):
+                executions.add(listed.id)
+        for execution in sorted(executions):
             if entry := self._agent.executions.get(execution):
                 yield entry
 
 
 def _judged_at(entry: ExecutionEntry) -> float:
     """When everything was decided about an execution; infinite: not yet."""
-    found = entry.verification
+    verification = entry.verification
     if entry.state == "running":
         return float("inf")
-    if found is None:
+    if verification is None:
         return 0.0
-    if found.ended_at is None or (found.verdict == "worse" and found.compensation is None):
+    if verification.ended_at is None or (
+        verification.verdict == "worse" and verification.compensation is None
+    ):
         return float("inf")
-    return found.ended_at.timestamp()
+    return verification.ended_at.timestamp()

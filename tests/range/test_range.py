@@ -71,7 +71,7 @@ def entry(
 ) -> ExecutionEntry:
     """An entry of the ledger."""
     now = datetime.now(UTC)
-    found = EffectVerification(
+    verification = EffectVerification(
         verdict=verdict, until=now + timedelta(seconds=60), ended_at=now, compensation=done
     )
     result = ActionResult(action=action, success=True, output="", duration=1)
@@ -82,7 +82,7 @@ def entry(
         params={},
         target="app",
         result=result,
-        verification=found,
+        verification=verification,
     )
 
 
@@ -140,7 +140,7 @@ def without(*steps: str) -> Callable[[Course], None]:
     """The change that some lines are missing."""
 
     def change(course: Course) -> None:
-        course.lines = [one for one in course.lines if one.step not in steps]
+        course.lines = [step_line for step_line in course.lines if step_line.step not in steps]
 
     return change
 
@@ -149,8 +149,8 @@ def again(step: Step) -> Callable[[Course], None]:
     """The change that something happens twice."""
 
     def change(course: Course) -> None:
-        found = next(one for one in course.lines if one.step == step)
-        course.lines.append(line(step, found.execution, found.action, found.at + 1))
+        template = next(step_line for step_line in course.lines if step_line.step == step)
+        course.lines.append(line(step, template.execution, template.action, template.at + 1))
 
     return change
 
@@ -209,7 +209,7 @@ def test_a_case_that_goes_otherwise_is_a_miss(
 ) -> None:
     misses = judge(went(change)).misses
 
-    assert any(missed in one for one in misses), misses
+    assert any(missed in miss for miss in misses), misses
 
 
 def test_an_action_on_a_fault_that_comes_between_two_looks_is_no_miss() -> None:

@@ -37,12 +37,12 @@ class Answers:
 
     def good_since(self) -> float | None:
         """The time since when it has been good, if it is."""
-        found = None
+        since = None
         for at, bad in reversed(self.all):
             if bad:
                 break
-            found = at
-        return found
+            since = at
+        return since
 
     def changes(self) -> list[tuple[float, bool]]:
         """The first answer, and each one that differs from that before."""
@@ -74,8 +74,10 @@ class Watch:
     def __init__(self, site: Site) -> None:
         self.looks = Looks()
         self._over = threading.Event()
-        asked = ((self.looks.faults, site.is_faulty), (self.looks.harm, site.is_harmed))
-        self._threads = [threading.Thread(target=self._ask, args=one, daemon=True) for one in asked]
+        questions = ((self.looks.faults, site.is_faulty), (self.looks.harm, site.is_harmed))
+        self._threads = [
+            threading.Thread(target=self._ask, args=watch, daemon=True) for watch in questions
+        ]
         for thread in self._threads:
             thread.start()
 

@@ -116,8 +116,8 @@ class Judge:
 
     def _approvals(self) -> Iterator[str]:
         # A deadline is a time of the clock of Redis, which may have stepped back.
-        given = [] if "clock" in self._kinds else self._answers["deadline"]
-        deadlines = {about: answer.value for about, answer in given}
+        answers = [] if "clock" in self._kinds else self._answers["deadline"]
+        deadlines = {about: answer.value for about, answer in answers}
         accepted: defaultdict[str, set[str]] = defaultdict(set)
         for verdict in ("approved", "denied", "withdrawn"):
             for approval, answer in self._answers[verdict]:
@@ -252,9 +252,9 @@ class Judge:
         """An iteration says of each observer what it saw or why not, until it has once failed."""
         left = set(self.world.agent.host.observers)
         for iteration, answer in self._answers["observers"]:
-            failed, told = answer.value
+            failed, ran = answer.value
             left -= set(failed)  # from now on it may be left alone for a while
-            silent = left - set(told)
+            silent = left - set(ran)
             if silent:
                 yield f"iteration {iteration} does not tell of {', '.join(sorted(silent))}"
 

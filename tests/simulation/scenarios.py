@@ -723,9 +723,9 @@ def _wait_for_slots(client: Client) -> None:
         result = client.poll(lambda: client.store.history.get(number))  # noqa: B023
         client.tell(f"iteration {number}", (result.trigger, result.started_at.timestamp()))
         failed = sorted({problem.id for problem in result.observer_errors})
-        told = [run.id for run in result.observer_runs] + [each.id for each in result.not_due]
+        reported = [run.id for run in result.observer_runs] + [each.id for each in result.not_due]
         if result.error is None:
-            client.tell(f"observers {number}", (failed, sorted({*failed, *told})))
+            client.tell(f"observers {number}", (failed, sorted({*failed, *reported})))
 
 
 # What ends is copied into an archive, and compared with it.
