@@ -52,8 +52,8 @@ class Many(Plugin):
     @orienter()
     def count(self, observations: list[Observation]) -> SituationAssessment:
         """Say how many there are."""
-        said = f"{len(observations)} observations"
-        return SituationAssessment(source="many:count", findings=[said], confidence=1.0)
+        finding = f"{len(observations)} observations"
+        return SituationAssessment(source="many:count", findings=[finding], confidence=1.0)
 
 
 def _agent(name: str, kind: type[Observer], count: int) -> Agent:

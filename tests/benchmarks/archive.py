@@ -71,9 +71,9 @@ QUERIES: list[dict[str, Any]] = [
 def rate(deployment: Deployment, url: str) -> float:
     """Iterations per second that the copier writes; each is a copy of a real one in Redis."""
     store = deployment.agent(AGENT)
-    ended = deployment.launcher(AGENT).trigger("bench").iteration
-    deployment.ended(AGENT, ended)
-    _copy_many(store, deployment.store.client, ended)
+    iteration = deployment.launcher(AGENT).trigger("bench").iteration
+    deployment.ended(AGENT, iteration)
+    _copy_many(store, deployment.store.client, iteration)
     archive = Archive(url, deployment.store)
     began = time.perf_counter()
     archive.copier.copy(AGENT)
@@ -83,12 +83,12 @@ def rate(deployment: Deployment, url: str) -> float:
     return COPIED / seconds
 
 
-def _copy_many(store: AgentStore, client: Any, ended: int) -> None:
+def _copy_many(store: AgentStore, client: Any, iteration: int) -> None:
     keys = Keys(store.agent_id)
-    fields = client.hgetall(keys.past_iteration(ended))
+    fields = client.hgetall(keys.past_iteration(iteration))
     at = int(float(fields["endedAt"]))
     pipe = client.pipeline(transaction=False)
-    for number in range(ended + 1, ended + COPIED):
+    for number in range(iteration + 1, iteration + COPIED):
         changed = {"iteration": number, "endedAt": at + number}
         pipe.hset(keys.past_iteration(number), mapping={**fields, **changed})
         pipe.zadd(keys.history, {str(number): at + number})
@@ -152,17 +152,17 @@ def _escaped(statement: str) -> str:
 def latencies(archive: Archive) -> dict[str, list[float]]:
     """Milliseconds of each query of `QUERIES`, first pages and later ones."""
     past = archive.past
-    found: dict[str, list[float]] = {}
+    times: dict[str, list[float]] = {}
     for query in QUERIES:
         name = " ".join(f"{key}={value}" for key, value in query.items()) or "no filter"
-        wanted = HistoryFilter(**{key: _value(key, value) for key, value in query.items()})
+        filters = HistoryFilter(**{key: _value(key, value) for key, value in query.items()})
         for run in range(RUNS):
             # From everywhere in history.
             at = FIRST + EVERY * (MANY - run * MANY // RUNS) + 1
             began = time.perf_counter()
-            past.page(50, f"0-{at}", wanted)
-            found.setdefault(name, []).append((time.perf_counter() - began) * 1000)
-    return found
+            past.page(50, f"0-{at}", filters)
+            times.setdefault(name, []).append((time.perf_counter() - began) * 1000)
+    return times
 
 
 def _value(key: str, value: Any) -> Any:

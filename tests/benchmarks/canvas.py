@@ -20,9 +20,9 @@ SECONDS = 6.0
 
 def canvas(url: str) -> Peer:
     """The bare canvas; Celery is always there."""
-    made = peer("celery_canvas", url)
-    assert made is not None
-    return made
+    canvas_peer = peer("celery_canvas", url)
+    assert canvas_peer is not None
+    return canvas_peer
 
 
 def one_agent(report: Report, url: str, folder: Path) -> None:

@@ -47,7 +47,7 @@ def tell(before: Rows, now: Rows) -> bool:
     """Print what has changed, the worst first; return whether anything regressed."""
     print("\nsince the last release, times and rates by the speed of the bare chain with chord")
     changes = compare(before, now)
-    for change in sorted(changes, key=lambda one: one.worse, reverse=True):
+    for change in sorted(changes, key=lambda entry: entry.worse, reverse=True):
         print(f"{'REGRESSION ' if change.is_regression else ''}{change}")
     names = {row["name"] for row in now}
     for row in before:

@@ -100,8 +100,10 @@ class Meter:
 
     def of(self, work: Callable[[], None], times: int) -> Cost:
         """The cost of doing *work* once, out of several batches of as many *times*."""
-        found = [self._resources(lambda: _repeat(work, times)) for _ in range(BATCHES)]
-        cheapest = [min(column) for column in zip(*(one.values() for one in found), strict=True)]
+        samples = [self._resources(lambda: _repeat(work, times)) for _ in range(BATCHES)]
+        cheapest = [
+            min(column) for column in zip(*(sample.values() for sample in samples), strict=True)
+        ]
         commands, messages = self._counted(lambda: _repeat(work, max(1, times // 4)))
         share = Cost(*cheapest).over(times)
         few = max(1, times // 4)
@@ -149,9 +151,9 @@ class Meter:
         return [received, sent, processor * 1000, ours * 1000]
 
     def _counted(self, work: Callable[[], None]) -> tuple[int, int]:
-        with self._monitored(self._url) as seen:
+        with self._monitored(self._url) as commands:
             work()
-        wire = [command for command in seen if not command.startswith("EXISTS ")]
+        wire = [command for command in commands if not command.startswith("EXISTS ")]
         return len(wire), sum(command.startswith("LPUSH boyd.") for command in wire)
 
 
@@ -168,8 +170,8 @@ def measured(
     redis.Redis.from_url(url).flushall()
     with Deployment(url, folder) as deployment:
         deployment.environment.update(environment)
-        named = [word for agent in agents for word in ("--agent", agent)]
-        deployment.start("w", "worker", *named)
+        options = [word for agent in agents for word in ("--agent", agent)]
+        deployment.start("w", "worker", *options)
         yield deployment, Meter(deployment, url, monitored)
 
 
@@ -199,7 +201,7 @@ def once(deployment: Deployment, meter: Meter, agent_id: str) -> Callable[[], No
 
 def iterations(url: str, folder: Path, monitored: Monitored) -> list[Point]:
     """Iterations with few and many observers, in few and many bundles, with little and much."""
-    found = []
+    points_measured = []
     for size in (1, 32):
         environment = {**QUIET, "BOYD_WORKER__BUNDLE_SIZE": str(size)}
         cases = [(f"split{count}", count, 0) for count in COUNTS]
@@ -213,8 +215,8 @@ def iterations(url: str, folder: Path, monitored: Monitored) -> list[Point]:
                 cost = meter.of(iterate, max(3, 100 // (1 + bundles // 4 + count // 20)))
                 record = meter.memory(Keys(name).past_iteration(1))
                 cost = replace(cost, record=record)
-                found.append(Point(bundles, count, extra, cost))
-    return found
+                points_measured.append(Point(bundles, count, extra, cost))
+    return points_measured
 
 
 def fitted(rows: Sequence[Sequence[float]], values: Sequence[float]) -> tuple[list[float], float]:
@@ -225,13 +227,13 @@ def fitted(rows: Sequence[Sequence[float]], values: Sequence[float]) -> tuple[li
     columns = list(range(len(rows[0])))
     while True:
         scaled = [[row[c] / v for c in columns] for row, v in zip(rows, values, strict=True)]
-        found = _solved(scaled)
-        negative = [c for c, value in zip(columns, found, strict=True) if value < 0]
+        solution = _solved(scaled)
+        negative = [c for c, value in zip(columns, solution, strict=True) if value < 0]
         if not negative:
             break
         columns = [c for c in columns if c not in negative]
     whole = [0.0] * len(rows[0])
-    for c, value in zip(columns, found, strict=True):
+    for c, value in zip(columns, solution, strict=True):
         whole[c] = value
     worst = max(
         abs(sum(a * b for a, b in zip(row, whole, strict=True)) / v - 1)
@@ -262,15 +264,15 @@ def formulas(points: Sequence[Point], add: Add) -> dict[str, list[float]]:
     """The cost of an iteration, a bundle, an observer and a kilobyte of observations."""
     rows = [[1.0, p.bundles, p.observers, p.extra / 1000] for p in points]
     parts = ("iteration", "bundle", "observer", "kB seen")
-    found = {}
+    coefficients_by_name = {}
     for name, batch in zip(NAMES, UNITS, strict=True):
         values = [getattr(point.cost, name) for point in points]
         coefficients, worst = fitted(rows, values)
-        found[name] = coefficients
+        coefficients_by_name[name] = coefficients
         for part, value in zip(parts, coefficients, strict=True):
             add(f"cost {name} per {part}", value, batch)
         add(f"cost {name}, worst error of the fit", worst * 100, "%")
-    return found
+    return coefficients_by_name
 
 
 def control(url: str, folder: Path, monitored: Monitored, add: Add) -> None:
@@ -281,9 +283,9 @@ def control(url: str, folder: Path, monitored: Monitored, add: Add) -> None:
         with Deployment(url, folder) as deployment:
             deployment.environment.update({**QUIET, "BOYD_WORKER__BUNDLE_SIZE": str(size)})
             agents = [f"split{count}" for count in COUNTS]
-            named = [word for agent in agents for word in ("--agent", f"{AGENTS}:{agent}")]
-            deployment.start("w", "worker", *named, "-Q", "loop,act")
-            deployment.start("o", "worker", *named, "-Q", "observe")
+            options = [word for agent in agents for word in ("--agent", f"{AGENTS}:{agent}")]
+            deployment.start("w", "worker", *options, "-Q", "loop,act")
+            deployment.start("o", "worker", *options, "-Q", "observe")
             meter = Meter(deployment, url, monitored, only="w")
             for count, agent in zip(COUNTS, agents, strict=True):
                 iterate = once(deployment, meter, agent)
@@ -335,11 +337,11 @@ def idle(url: str, folder: Path, monitored: Monitored, add: Add) -> None:
             _repeat(iterate, 3)
             told(add, f"iteration, worker with {agents} agents", meter.of(iterate, 40))
             _connections(deployment, meter, "w", add)
-            named = [word for name in names for word in ("--agent", name)]
-            for what in ("worker -Q host", "beat"):
-                deployment.start(what, *what.split(), *named)
-                told(add, f"idle {what}, {agents} agents, per s", meter.second())
-                _connections(deployment, meter, what, add)
+            options = [word for name in names for word in ("--agent", name)]
+            for process in ("worker -Q host", "beat"):
+                deployment.start(process, *process.split(), *options)
+                told(add, f"idle {process}, {agents} agents, per s", meter.second())
+                _connections(deployment, meter, process, add)
 
 
 def _connections(deployment: Deployment, meter: Meter, name: str, add: Add) -> None:
@@ -437,19 +439,19 @@ def _events(deployment: Deployment, meter: Meter, url: str) -> Cost:
     return meter.of(post, 40)
 
 
-def told(add: Add, what: str, cost: Cost) -> None:
+def told(add: Add, process: str, cost: Cost) -> None:
     """Report a cost, but for what it leaves."""
     for name, batch, value in list(zip(NAMES, UNITS, cost.values(), strict=True))[:-1]:
-        add(f"{what}: {name}", value, batch)
+        add(f"{process}: {name}", value, batch)
 
 
 def measure(url: str, folder: Path, monitored: Monitored, add: Add) -> None:
     """Measure everything."""
     points = iterations(url, folder, monitored)
     for point in points:
-        what = f"{point.observers} observers, {point.bundles} bundles, {point.extra // 1000} kB"
-        told(add, what, point.cost)
-        add(f"{what}: record", point.cost.record, "B")
+        size = f"{point.observers} observers, {point.bundles} bundles, {point.extra // 1000} kB"
+        told(add, size, point.cost)
+        add(f"{size}: record", point.cost.record, "B")
     formulas(points, add)
     control(url, folder, monitored, add)
     largest(url, folder, monitored, add)

@@ -33,10 +33,10 @@ _SOMEBODY = Actor(principal="bench", person=True)
 
 def investigation(report: Report, url: str, folder: Path) -> None:
     """A long investigation with a scripted model."""
-    numbers, asked = count(), []
+    numbers, times = count(), []
 
     def reply(_: Received) -> Reply:
-        asked.append(time.perf_counter())
+        times.append(time.perf_counter())
         number = next(numbers)
         return say("Enough.") if number == TURNS else call("look", {"word": f"w{number}"})
 
@@ -48,12 +48,12 @@ def investigation(report: Report, url: str, folder: Path) -> None:
         id = deployment.launcher("investigating").ask(request, _SOMEBODY, Retention())
 
         def ended() -> bool:
-            found = store.get(id)
-            return found is not None and found.status == "ended"
+            record = store.get(id)
+            return record is not None and record.status == "ended"
 
         wait_until(ended, 120)
-    took = [(after - before) * 1000 / 2 for before, after in pairwise(asked)]
-    assert len(took) == TURNS, f"the model was asked {len(asked)} times"
+    took = [(after - before) * 1000 / 2 for before, after in pairwise(times)]
+    assert len(took) == TURNS, f"the model was asked {len(times)} times"
     # The very first turn also loads what an investigation needs.
     first, last = median(took[1 : 1 + SAMPLE]), median(took[-SAMPLE:])
     report.tell("first steps of an investigation", first, "ms")

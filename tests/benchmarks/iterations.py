@@ -26,8 +26,8 @@ class Boyd:
         iteration = self._launcher.trigger("bench").iteration
         while True:
             for _, event in self._events.wait(4):
-                ended = event.kind in ("iteration.completed", "iteration.failed")
-                if ended and event.data["iteration"] == str(iteration):
+                is_over = event.kind in ("iteration.completed", "iteration.failed")
+                if is_over and event.data["iteration"] == str(iteration):
                     return (time.perf_counter() - began) * 1000
 
 

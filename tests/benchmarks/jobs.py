@@ -39,19 +39,22 @@ def one_agent(report: Report, url: str, folder: Path) -> None:
     """One iteration after the other, of Boyd and the peers in turn."""
     with ExitStack() as started:
         modules = [module for module in PEERS if module not in BUSY_ONLY]
-        peers = [started.enter_context(one) for one in installed(report, modules, url)]
+        peers = [
+            started.enter_context(installed_peer)
+            for installed_peer in installed(report, modules, url)
+        ]
         deployment = started.enter_context(Deployment(url, folder))
         workers(deployment, "w", agents=[name for name, *_ in JOBS])
         for name, count, seconds, target, most in JOBS:
-            calls = [partial(one.once, count, seconds) for one in peers]
+            calls = [partial(each_peer.once, count, seconds) for each_peer in peers]
             ours, first, *others = map(
                 median, in_turn([Boyd(deployment, name).once, *calls], RUNS // 3)
             )
-            what = f"{count} observers" + (f" of {seconds * 1000:g} ms" if seconds else "")
-            report.most(f"{what} and an action, p50", ours, "ms", target)
-            for one, theirs in zip(peers, (first, *others), strict=True):
-                report.tell(f"{what}, {one.name}, p50", theirs, "ms")
-            report.most(f"{what}, ratio", ours / first, "x", most)
+            label = f"{count} observers" + (f" of {seconds * 1000:g} ms" if seconds else "")
+            report.most(f"{label} and an action, p50", ours, "ms", target)
+            for contender, theirs in zip(peers, (first, *others), strict=True):
+                report.tell(f"{label}, {contender.name}, p50", theirs, "ms")
+            report.most(f"{label}, ratio", ours / first, "x", most)
 
 
 def many_agents(report: Report, url: str, folder: Path) -> None:
@@ -60,9 +63,11 @@ def many_agents(report: Report, url: str, folder: Path) -> None:
     for count, target, least in CROWDS:
         theirs = {}
         # The one of the ratio comes last, next to Boyd.
-        for one in reversed(peers):
-            with one:
-                theirs[one.name] = throughput([partial(one.once, count, 0.0)] * 20, SECONDS)
+        for contender in reversed(peers):
+            with contender:
+                theirs[contender.name] = throughput(
+                    [partial(contender.once, count, 0.0)] * 20, SECONDS
+                )
         rates = []
         names = [f"crowd{count}acts{i}" for i in range(20)]
         with Deployment(url, folder) as deployment:
@@ -72,18 +77,18 @@ def many_agents(report: Report, url: str, folder: Path) -> None:
                 throughput(each, 1.0)
                 rates.append(throughput(each, SECONDS))
         best = max(rates)
-        what = f"20 agents with {count} observers and an action"
-        report.tell(f"{what}, one worker", rates[0], "1/s")
-        report.least(f"{what}, at best", best, "1/s", target)
-        for one in peers:
-            report.tell(f"{what}, {one.name}", theirs[one.name], "1/s")
-        report.least(f"{what}, ratio", best / theirs[peers[0].name], "x", least)
+        label = f"20 agents with {count} observers and an action"
+        report.tell(f"{label}, one worker", rates[0], "1/s")
+        report.least(f"{label}, at best", best, "1/s", target)
+        for contender in peers:
+            report.tell(f"{label}, {contender.name}", theirs[contender.name], "1/s")
+        report.least(f"{label}, ratio", best / theirs[peers[0].name], "x", least)
 
 
 def installed(report: Report, modules: Sequence[str], url: str) -> list[Peer]:
     """The peers whose library is installed; the report names the others."""
-    found = {module: peer(module, url) for module in modules}
-    for module, one in found.items():
-        if one is None:
+    peers = {module: peer(module, url) for module in modules}
+    for module, contender in peers.items():
+        if contender is None:
             report.miss(module, "install the dependency group `peers`, as `make bench` does")
-    return [one for one in found.values() if one is not None]
+    return [each_peer for each_peer in peers.values() if each_peer is not None]

@@ -43,9 +43,9 @@ class Caller:
         self._connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=30)
         self._headers = headers
 
-    def ask(self, asked: Asked, body: str | None = None) -> int:
+    def ask(self, request: Asked, body: str | None = None) -> int:
         """The status that a request is answered with."""
-        method, path = asked
+        method, path = request
         self._connection.request(method, path, body, headers=self._headers)
         answer = self._connection.getresponse()
         answer.read()
@@ -69,7 +69,7 @@ def one_core(pid: int) -> Iterator[None]:
         os.sched_setaffinity(0, ours)
 
 
-def steady(url: str, headers: dict[str, str], asked: Callable[[int], Asked]) -> list[float]:
+def steady(url: str, headers: dict[str, str], request_of: Callable[[int], Asked]) -> list[float]:
     """Milliseconds from when a request was due to its answer, at `RATE` requests a second."""
     began = time.perf_counter() + 0.5
     took: list[float] = []
@@ -80,10 +80,10 @@ def steady(url: str, headers: dict[str, str], asked: Callable[[int], Asked]) -> 
             index = turn * CONNECTIONS + number
             due = began + index / RATE
             time.sleep(max(0.0, due - time.perf_counter()))
-            status = caller.ask(asked(index))
+            status = caller.ask(request_of(index))
             took.append((time.perf_counter() - due) * 1000)
             if status >= 300:
-                raise RuntimeError(f"{asked(index)} was answered with {status}")
+                raise RuntimeError(f"{request_of(index)} was answered with {status}")
 
     with ThreadPoolExecutor(CONNECTIONS) as pool:
         list(pool.map(call, range(CONNECTIONS)))
@@ -172,8 +172,8 @@ def beside_half_open(deployment: Deployment) -> float:
     with ExitStack() as stack:
         for _ in range(HALF_OPEN):
             address = (str(where.hostname), where.port or 0)
-            made = stack.enter_context(socket.create_connection(address, 20))
-            made.sendall(b"GET /api/v0/health HTTP/1.1\r\nHost: x\r\n")
+            connection = stack.enter_context(socket.create_connection(address, 20))
+            connection.sendall(b"GET /api/v0/health HTTP/1.1\r\nHost: x\r\n")
         began = time.perf_counter()
         requests.get(f"{url}/api/v0/health", timeout=60).raise_for_status()
         frozen = requests.post(f"{url}/api/v0/freeze", json={}, headers=headers, timeout=60)
@@ -190,8 +190,8 @@ def crowd(url: str, headers: dict[str, str], items: list[str]) -> tuple[int, flo
     def call(number: int) -> int:
         caller = Caller(url, headers)
         ready.wait()
-        asked = [f"/api/v0/approvals/{item}/approve?wait=0" for item in items[number::CALLERS]]
-        return sum(caller.ask(("POST", path)) != 202 for path in asked)
+        paths = [f"/api/v0/approvals/{item}/approve?wait=0" for item in items[number::CALLERS]]
+        return sum(caller.ask(("POST", path)) != 202 for path in paths)
 
     with ThreadPoolExecutor(CALLERS) as pool:
         failed = sum(pool.map(call, range(CALLERS)))

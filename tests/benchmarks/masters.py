@@ -39,9 +39,9 @@ class Work:
     def of(cls, port: int) -> Work:
         """Read the work of a server since its start."""
         with redis.Redis(port=port) as client:
-            found = client.info("stats", "cpu")
-        seconds = found["used_cpu_user"] + found["used_cpu_sys"]
-        return cls(found["total_commands_processed"], 1000 * seconds)
+            info = client.info("stats", "cpu")
+        seconds = info["used_cpu_user"] + info["used_cpu_sys"]
+        return cls(info["total_commands_processed"], 1000 * seconds)
 
 
 def measure(report: Report, url: str, folder: Path) -> None:
@@ -88,11 +88,11 @@ def port_of(url: str) -> int:
 
 def spread(cluster: RedisCluster) -> list[str]:
     """As many agents on each master."""
-    found: dict[int, list[str]] = {port: [] for port in cluster.masters()}
+    agents_of: dict[int, list[str]] = {port: [] for port in cluster.masters()}
     for agent in AGENTS:
-        found[cluster.master_of(agent)].append(agent)
-    assert all(len(there) >= EACH for there in found.values()), found
-    return [agent for there in found.values() for agent in there[:EACH]]
+        agents_of[cluster.master_of(agent)].append(agent)
+    assert all(len(there) >= EACH for there in agents_of.values()), agents_of
+    return [agent for there in agents_of.values() for agent in there[:EACH]]
 
 
 def worked(deployment: Deployment, agents: Sequence[str], ports: Sequence[int]) -> list[Work]:

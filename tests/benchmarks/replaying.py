@@ -20,7 +20,7 @@ RECORDED, TIMES = 200, 100
 def rates(folder: Path) -> dict[int, float]:
     """Iterations a second by the number of processes, once these have started."""
     path = write_agent(folder / "replayed")
-    texts = [one.to_json() for one in record(agent_from_file(path), RECORDED)]
+    texts = [iteration.to_json() for iteration in record(agent_from_file(path), RECORDED)]
     cores = len(os.sched_getaffinity(0))
     return {jobs: _rate(path, texts, jobs) for jobs in sorted({1, min(2, cores), min(4, cores)})}
 

@@ -56,11 +56,11 @@ def s3(report: Report, url: str, folder: Path) -> None:
         workers(deployment, "w", agents=["trivial10"])
         boyd = Boyd(deployment, "trivial10")
         boyd.once()
-        with monitored(url) as seen:
+        with monitored(url) as commands:
             for _ in range(ROUNDS):
                 boyd.once()
-    messages = sum(command.startswith("LPUSH boyd.") for command in seen)
-    report.most("commands per iteration, 1 bundle", len(seen) / ROUNDS, "", 92)
+    messages = sum(command.startswith("LPUSH boyd.") for command in commands)
+    report.most("commands per iteration, 1 bundle", len(commands) / ROUNDS, "", 92)
     report.most("messages per iteration, 1 bundle", messages / ROUNDS, "", 6)
 
 
@@ -100,11 +100,11 @@ def s18(report: Report, url: str, folder: Path) -> None:
         workers(deployment, "w", agents=["kept_few"])
         deployment.stop("w")
         measured = load.beside_streams(deployment, "kept_few")
-    for what, most, (alone, beside) in (
+    for kind, most, (alone, beside) in (
         ("read", 10, measured.reading),
         ("approve", 20, measured.approving),
     ):
-        name = f"{what} beside {load.STREAMS} streams"
+        name = f"{kind} beside {load.STREAMS} streams"
         report.most(f"{name}, p99 at {load.RATE}/s", beside, "ms", most)
         report.most(f"{name}, to none", beside / alone, "x", 3)
     report.most("memory of a stream", measured.size / 1000, "kB", 20)
@@ -209,39 +209,39 @@ def arguments() -> argparse.Namespace:
     """Parse the command line; `against` has the rows to compare with."""
     every = USUAL | LONG
     parser = argparse.ArgumentParser(description=__doc__)
-    told = f"{' '.join(every)}; default: all but {' and '.join(LONG)}"
-    parser.add_argument("only", nargs="*", help=told)
+    text = f"{' '.join(every)}; default: all but {' and '.join(LONG)}"
+    parser.add_argument("only", nargs="*", help=text)
     parser.add_argument("--json", type=Path, help="also write the rows to this file")
     parser.add_argument("--against", type=Path, help="a file of --json to compare with")
-    given = parser.parse_args()
-    if unknown := set(given.only) - every.keys():
+    options = parser.parse_args()
+    if unknown := set(options.only) - every.keys():
         parser.error(f"unknown: {', '.join(sorted(unknown))}; there are: {', '.join(every)}")
-    if given.against:
-        if given.only and "s1" not in given.only:
+    if options.against:
+        if options.only and "s1" not in options.only:
             parser.error("--against needs s1, which tells how fast this machine is")
         try:
-            given.against = json.loads(given.against.read_text())
+            options.against = json.loads(options.against.read_text())
         except (OSError, ValueError) as error:
             parser.error(f"--against: {error}")
-    given.only = given.only or list(USUAL)
-    return given
+    options.only = options.only or list(USUAL)
+    return options
 
 
 def main() -> None:
     """Measure what the arguments name, or the usual."""
-    given, report = arguments(), Report()
+    options, report = arguments(), Report()
     with tempfile.TemporaryDirectory(prefix="boyd-bench-") as directory:
         folder = Path(directory)
         # One server for all: peers are bound to its address for good.
         with RedisServer(folder) as server:
-            for name in given.only:
+            for name in options.only:
                 redis.Redis.from_url(server.url).flushall()
                 own = folder / name
                 own.mkdir()
                 (USUAL | LONG)[name](report, server.url, own)
-                if given.json:
-                    given.json.write_text(json.dumps(report.rows, indent=1))
-    worse = given.against and comparison.tell(given.against, report.rows)
+                if options.json:
+                    options.json.write_text(json.dumps(report.rows, indent=1))
+    worse = options.against and comparison.tell(options.against, report.rows)
     # The results of Celery would try to unsubscribe while the interpreter goes away.
     sys.stdout.flush()
     os._exit(bool(worse))

@@ -15,7 +15,7 @@ def measure(deployment: Deployment, agent: str, agent_id: str) -> dict[int, floa
     """Observers per second, by number of workers; each looks at eight at a time."""
     limits = {"BOYD_WORKER__BUNDLE_SIZE": "4", "BOYD_WORKER__WIDTH": "4"}
     deployment.environment.update(limits)
-    found: dict[int, float] = {}
+    rates: dict[int, float] = {}
     started = 0
     launcher = deployment.launcher(agent_id)
     for workers in STEPS:
@@ -26,5 +26,5 @@ def measure(deployment: Deployment, agent: str, agent_id: str) -> dict[int, floa
         for _ in range(5):
             result = deployment.ended(agent_id, launcher.trigger("bench").iteration, 60)
             took.append(result.phases["observe"] / 1000)
-        found[workers] = OBSERVERS / statistics.median(took)
-    return found
+        rates[workers] = OBSERVERS / statistics.median(took)
+    return rates

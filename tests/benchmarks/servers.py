@@ -17,19 +17,19 @@ def monitored(url: str) -> Iterator[list[str]]:
     # Connected before: only what others send is seen.
     teller: Any = redis.Redis.from_url(url)
     teller.ping()
-    seen: list[str] = []
+    commands: list[str] = []
 
     def listen(monitor: Any) -> None:
         for entry in monitor.listen():
             if entry["command"] == "PING the end":
                 return
             if entry["client_type"] != "lua" and not entry["command"].startswith("XRE"):
-                seen.append(entry["command"])
+                commands.append(entry["command"])
 
     with client.monitor() as monitor:
         thread = threading.Thread(target=listen, args=(monitor,))
         thread.start()
-        yield seen
+        yield commands
         teller.execute_command("PING", "the end")
         thread.join(120)
     client.close()

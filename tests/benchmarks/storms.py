@@ -29,7 +29,7 @@ def measure(report: Report, url: str, folder: Path) -> None:
         deployment.worker("w", "agents.inbox:inbox")
         webhook = f"{deployment.api('api')}/api/v0/agents/inbox/intake/alertmanager"
         key = deployment.key("bench", "trigger")["Authorization"].removeprefix("Bearer ")
-        for number, (what, (group_by, wait)) in enumerate(GROUPS.items()):
+        for number, (label, (group_by, wait)) in enumerate(GROUPS.items()):
             own = folder / f"alertmanager{number}"
             own.mkdir()
             deployment.effects_file.write_text("")
@@ -38,4 +38,4 @@ def measure(report: Report, url: str, folder: Path) -> None:
                 began = time.monotonic()
                 sender.fire_all(labels)
                 wait_until(lambda: len(set(deployment.effects())) >= ALERTS, MOST)
-                report.most(f"{what}, all observed after", time.monotonic() - began, "s", MOST)
+                report.most(f"{label}, all observed after", time.monotonic() - began, "s", MOST)

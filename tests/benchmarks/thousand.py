@@ -172,12 +172,12 @@ def _beyond(idle: Cost, meter: Meter, iterate: Callable[[], None]) -> Cost:
 
 
 def _iteration(cost: Cost, formula: Formula, compare: Compare) -> None:
-    found = {
+    figures = {
         "messages": (cost.messages, "", FACTOR),
         "commands": (cost.commands, "", FACTOR),
         "kB that Redis receives": (cost.received / 1000, "kB", FACTOR),
         "kB that Redis sends": (cost.sent / 1000, "kB", FACTOR),
         "ms of Redis": (cost.redis, "ms", TIMES),
     }
-    for row, (value, unit, factor) in found.items():
+    for row, (value, unit, factor) in figures.items():
         compare(f"{row}, of an iteration", value, formula.iteration(row), unit, factor)

@@ -42,9 +42,9 @@ def observe(index: int, count: int, seconds: float, key: str) -> None:
 def orient(key: str) -> None:
     """Understand what was seen."""
     client = app.backend.client
-    seen = [json.loads(text) for text in client.hvals(f"{key}:seen")]
+    observations = [json.loads(text) for text in client.hvals(f"{key}:seen")]
     client.delete(f"{key}:seen", f"{key}:count")
-    decide.delay(job.orient(seen), key)
+    decide.delay(job.orient(observations), key)
 
 
 @app.task

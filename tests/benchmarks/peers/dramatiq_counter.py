@@ -39,9 +39,9 @@ def observe(index: int, count: int, seconds: float, key: str) -> None:
 @dramatiq.actor
 def orient(key: str) -> None:
     """Understand what was seen."""
-    seen = [json.loads(text) for text in broker.client.hvals(f"{key}:seen")]
+    observations = [json.loads(text) for text in broker.client.hvals(f"{key}:seen")]
     broker.client.delete(f"{key}:seen", f"{key}:count")
-    decide.send(job.orient(seen), key)
+    decide.send(job.orient(observations), key)
 
 
 @dramatiq.actor

@@ -12,9 +12,9 @@ from typing import Any
 @cache
 def _loop() -> asyncio.AbstractEventLoop:
     """One for all: clients of Redis belong to the loop that they were first used in."""
-    made = asyncio.new_event_loop()
-    threading.Thread(target=made.run_forever, daemon=True).start()
-    return made
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, daemon=True).start()
+    return loop
 
 
 def run(work: Coroutine[Any, Any, object]) -> None:

@@ -19,9 +19,9 @@ def observe(index: int) -> Seen:
     return [{"source": f"o{index}", "type": "metric", "data": {"value": 1}}]
 
 
-def orient(seen: list[Seen]) -> dict[str, Any]:
+def orient(observations: list[Seen]) -> dict[str, Any]:
     """Understand."""
-    return {"summary": f"{len(seen)} observations"}
+    return {"summary": f"{len(observations)} observations"}
 
 
 def decide(situation: dict[str, Any]) -> dict[str, Any]:

@@ -74,15 +74,15 @@ async def complete(state: Iteration) -> Iteration:
 
 def graph() -> Any:
     """The graph, which all iterations share."""
-    made = StateGraph(Iteration)
+    state_graph = StateGraph(Iteration)
     for node in (observe, orient, decide, act, complete):
-        made.add_node(node.__name__, node)
-    made.add_conditional_edges(START, observers, ["observe"])
-    for one, other in (("observe", "orient"), ("orient", "decide"), ("decide", "act")):
-        made.add_edge(one, other)
-    made.add_edge("act", "complete")
-    made.add_edge("complete", END)
-    return made.compile()
+        state_graph.add_node(node.__name__, node)
+    state_graph.add_conditional_edges(START, observers, ["observe"])
+    for before, other in (("observe", "orient"), ("orient", "decide"), ("decide", "act")):
+        state_graph.add_edge(before, other)
+    state_graph.add_edge("act", "complete")
+    state_graph.add_edge("complete", END)
+    return state_graph.compile()
 
 
 class LangGraph(Peer):

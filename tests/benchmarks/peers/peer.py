@@ -96,9 +96,9 @@ def peer(module: str, url: str) -> Peer | None:
     """The peer of a module of this package; None when its library is not installed."""
     os.environ["PEER_URL"] = url
     try:
-        made: Peer = importlib.import_module(f"benchmarks.peers.{module}").PEER(url)
+        instance: Peer = importlib.import_module(f"benchmarks.peers.{module}").PEER(url)
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("benchmarks"):
             raise
         return None
-    return made
+    return instance

@@ -37,9 +37,9 @@ async def observe(index: int, count: int, seconds: float, key: str) -> None:
 @broker.task
 async def orient(key: str) -> None:
     """Understand what was seen."""
-    seen = [json.loads(text) for text in await client.hvals(f"{key}:seen")]
+    observations = [json.loads(text) for text in await client.hvals(f"{key}:seen")]
     await client.delete(f"{key}:seen", f"{key}:count")
-    await decide.kiq(job.orient(seen), key)
+    await decide.kiq(job.orient(observations), key)
 
 
 @broker.task
