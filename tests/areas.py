@@ -101,15 +101,15 @@ def _users_of(path: str) -> set[str]:
     if not (_is_conftest(path) or matches(path, ["tests/*.py", "tests/kits/*.py"])):
         return set()
     users: set[str] = set()
-    seen, rest = {path}, [path]
+    visited, rest = {path}, [path]
     while rest:
         user = rest.pop()
         if _is_conftest(user):
             below = user.removesuffix("conftest.py")
             users.update(file for file in test_files() if file.startswith(below))
-        importers = _importers().get(PurePosixPath(user).stem, set()) - seen
+        importers = _importers().get(PurePosixPath(user).stem, set()) - visited
         users.update(filter(_is_test, importers))
-        seen |= importers
+        visited |= importers
         rest += [importer for importer in importers if not _is_test(importer)]
     return users
 

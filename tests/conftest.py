@@ -111,8 +111,8 @@ def store(redis_url: str) -> Iterator[Store]:
 @pytest.fixture
 def deployment(redis_url: str, tmp_path: Path) -> Iterator[Deployment]:
     """Real processes against an empty real Redis; all are killed at the end."""
-    with Deployment(redis_url, tmp_path) as made:
-        yield made
+    with Deployment(redis_url, tmp_path) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")
@@ -120,8 +120,8 @@ def chromium() -> Iterator[Any]:
     """The browser of this machine; missing: skipped here, failed in CI."""
     program = browser_program()
     if program is None:
-        why = "no Chromium here: install the package chromium"
-        pytest.fail(why) if os.environ.get("CI") else pytest.skip(why)
+        reason = "no Chromium here: install the package chromium"
+        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
     # Imported only here: it takes a while, and most tests need no browser.
     from playwright.sync_api import sync_playwright
 

@@ -114,8 +114,8 @@ class Clone:
 
     def commit(self, name: str) -> str | None:
         """The commit of that name, if there is one here."""
-        found = self._call("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
-        return found.stdout.strip() if found.returncode == 0 else None
+        result = self._call("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
+        return result.stdout.strip() if result.returncode == 0 else None
 
     def descends_from(self, commit: str) -> bool:
         """Check that the commit that is checked out is later than another one."""

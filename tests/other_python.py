@@ -104,14 +104,14 @@ def main() -> None:
     others = [release for release in promised() if release != own]
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     path = os.environ.get("PATH", os.defpath)
-    found = [python for one in others if (python := installed(one, path, pyenv))]
-    if not found:
+    pythons = [python for release in others if (python := installed(release, path, pyenv))]
+    if not pythons:
         closing.write_text(f"skipped: none of {', '.join(others)} is installed", encoding="utf-8")
         return
-    python, part = turn(Clone().number, found)
-    said = f"Python {python.version}, {part}"
-    print(said, flush=True)
-    closing.write_text(said, encoding="utf-8")
+    python, part = turn(Clone().number, pythons)
+    text = f"Python {python.version}, {part}"
+    print(text, flush=True)
+    closing.write_text(text, encoding="utf-8")
     sys.exit(check(python, part))
 
 

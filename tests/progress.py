@@ -89,10 +89,10 @@ class Progress:
         left = list(self._left.values())
         elapsed = time.monotonic() - self._began
         done = 1 - sum(left) / self._whole if self._whole else 1.0
-        said = f"{self._tests - len(left)} of {self._tests} tests, {_clock(elapsed)}"
+        text = f"{self._tests - len(left)} of {self._tests} tests, {_clock(elapsed)}"
         if left and done > 0.02:
-            said += f", about {_clock(elapsed / done - elapsed)} left"
-        return f"{said}, {len(self._failed)} failed" if self._failed else said
+            text += f", about {_clock(elapsed / done - elapsed)} left"
+        return f"{text}, {len(self._failed)} failed" if self._failed else text
 
     @property
     def _running(self) -> bool:

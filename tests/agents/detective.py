@@ -14,11 +14,11 @@ from boyd.settings.model import ModelSettings
 EFFECTS = Path(os.environ.get("EFFECTS", "/dev/null"))
 
 
-def note(what: str) -> None:
+def note(mark_name: str) -> None:
     """Leave a line, in one write; then wait while a file of that name holds it up."""
     with EFFECTS.open("a") as file:
-        file.write(f"{what}\n")
-    hold = Path(f"{EFFECTS}.hold.{what.partition(' ')[0]}")
+        file.write(f"{mark_name}\n")
+    hold = Path(f"{EFFECTS}.hold.{mark_name.partition(' ')[0]}")
     while hold.exists():
         time.sleep(0.01)
 

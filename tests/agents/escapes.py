@@ -153,9 +153,9 @@ def answer_by_hand(line: str) -> str:
     """Write that line to the socket of the answer, before the answer itself."""
     for number in range(3, 64):
         with suppress(OSError):
-            one = socket.socket(fileno=os.dup(number))
-            with one:
-                one.sendall(line.encode() + b"\n")
+            connection = socket.socket(fileno=os.dup(number))
+            with connection:
+                connection.sendall(line.encode() + b"\n")
     return "the answer"
 
 

@@ -28,11 +28,11 @@ EFFECTS = Path(os.environ.get("EFFECTS", "/dev/null"))
 PHASES = ("start", "observe", "orient", "decide", "act", "complete")
 
 
-def mark(what: str, ctx: Context) -> None:
+def mark(phase: str, ctx: Context) -> None:
     """Leave a line, then wait if this agent is held here."""
     with EFFECTS.open("a") as file:
-        file.write(f"{what}:{ctx.agent.id}:{ctx.iteration}:{os.getpid()}\n")
-    here = ctx.agent.id in (f"lone-{what}", "lone-asks" if what == "decide" else "")
+        file.write(f"{phase}:{ctx.agent.id}:{ctx.iteration}:{os.getpid()}\n")
+    here = ctx.agent.id in (f"lone-{phase}", "lone-asks" if phase == "decide" else "")
     while here and Path(f"{EFFECTS}.hold").exists():
         time.sleep(0.01)
 
@@ -56,8 +56,8 @@ class Lone(Plugin):
     def read(self, observations: list[Observation], ctx: Context) -> SituationAssessment:
         """Count."""
         mark("orient", ctx)
-        said = f"{len(observations)} seen"
-        return SituationAssessment(source="lone:read", findings=[said], confidence=1.0)
+        finding = f"{len(observations)} seen"
+        return SituationAssessment(source="lone:read", findings=[finding], confidence=1.0)
 
     @strategy()
     def choose(self, ctx: Context) -> Decision:

@@ -26,14 +26,14 @@ class Parallel(Plugin):
     @action(timeout=60)
     def compute(self) -> dict[str, Any]:
         """Compute the same in each way."""
-        found = {}
+        results = {}
         for method in METHODS:
             context = multiprocessing.get_context(method)
             with context.Pool(2) as pool:
-                found[method] = pool.map(double, NUMBERS)
+                results[method] = pool.map(double, NUMBERS)
             with ProcessPoolExecutor(2, mp_context=context) as executor:
-                found[f"{method} executor"] = list(executor.map(double, NUMBERS))
-        return found
+                results[f"{method} executor"] = list(executor.map(double, NUMBERS))
+        return results
 
     @strategy()
     def choose(self) -> Decision:

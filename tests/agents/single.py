@@ -70,9 +70,9 @@ class Single(Plugin):
         return True
 
 
-def _note(what: str, ctx: Context) -> None:
+def _note(name: str, ctx: Context) -> None:
     with EFFECTS.open("a") as file:
-        file.write(f"{what}:{ctx.execution_id}\n")
+        file.write(f"{name}:{ctx.execution_id}\n")
 
 
 agent = Agent("single", plugins=[Single()])

@@ -37,15 +37,17 @@ class Soak(Plugin):
     @orienter()
     def read(self, observations: list[Observation]) -> SituationAssessment:
         """Count."""
-        said = f"{len(observations)} seen"
-        return SituationAssessment(source="soak:read", findings=[said], confidence=1.0)
+        finding = f"{len(observations)} seen"
+        return SituationAssessment(source="soak:read", findings=[finding], confidence=1.0)
 
     @strategy()
     def choose(self, ctx: Context) -> Decision:
         """Act, or ask."""
         number = ctx.iteration or 0
-        what = "soak:write" if number % ASKS == 0 else "soak:act"
-        return Decision(action=what, params={"number": number}, rationale="soak", confidence=1.0)
+        action_id = "soak:write" if number % ASKS == 0 else "soak:act"
+        return Decision(
+            action=action_id, params={"number": number}, rationale="soak", confidence=1.0
+        )
 
     @action()
     def act(self, params: Numbered) -> str:

@@ -17,13 +17,13 @@ class Spread(Plugin):
     @observer(scope="every_host")
     def look(self, ctx: Context) -> list[Observation]:
         """Tell the host and its address."""
-        told = subprocess.run(
+        output = subprocess.run(
             ["ip", "-4", "-o", "addr", "show", "scope", "global"],
             capture_output=True,
             text=True,
             check=True,
         ).stdout
-        address = told.split()[3].partition("/")[0] if told else "?"
+        address = output.split()[3].partition("/")[0] if output else "?"
         data: dict[str, JsonValue] = {"host": ctx.host, "address": address}
         return [Observation(source="look", type="state", data=data)]
 

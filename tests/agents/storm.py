@@ -66,8 +66,8 @@ class Storm(Plugin):
     @orienter()
     def read(self, observations: list[Observation]) -> SituationAssessment:
         """Count."""
-        said = f"{len(observations)} seen"
-        return SituationAssessment(source="storm:read", findings=[said], confidence=1.0)
+        finding = f"{len(observations)} seen"
+        return SituationAssessment(source="storm:read", findings=[finding], confidence=1.0)
 
     @strategy()
     def choose(self, ctx: Context) -> Decision:

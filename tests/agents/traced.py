@@ -27,11 +27,11 @@ from boyd import (
 EFFECTS = Path(os.environ.get("EFFECTS", "/dev/null"))
 
 
-def mark(what: str, ctx: Context) -> None:
+def mark(phase: str, ctx: Context) -> None:
     """Leave a line, in one write, then wait while this part is held."""
     with EFFECTS.open("a") as file:
-        file.write(f"{what}:{ctx.iteration}:{os.getpid()}\n")
-    hold = Path(f"{EFFECTS}.hold.{what}")
+        file.write(f"{phase}:{ctx.iteration}:{os.getpid()}\n")
+    hold = Path(f"{EFFECTS}.hold.{phase}")
     while hold.exists():
         time.sleep(0.01)
 

@@ -24,10 +24,10 @@ def alertmanager_program() -> str:
     program = shutil.which("prometheus-alertmanager") or shutil.which("alertmanager")
     if program is not None:
         return program
-    why = "no Alertmanager here: install the package prometheus-alertmanager"
+    reason = "no Alertmanager here: install the package prometheus-alertmanager"
     if os.environ.get("CI"):
-        pytest.fail(why)
-    pytest.skip(why)
+        pytest.fail(reason)
+    pytest.skip(reason)
 
 
 class Alertmanager:
@@ -57,16 +57,16 @@ class Alertmanager:
 
     def resolve(self, name: str, **labels: str) -> None:
         """End an alert."""
-        self.fire_all([{"alertname": name, **labels}], ended=True)
+        self.fire_all([{"alertname": name, **labels}], resolved=True)
 
-    def fire_all(self, alerts: Sequence[dict[str, str]], ended: bool = False) -> None:
+    def fire_all(self, alerts: Sequence[dict[str, str]], resolved: bool = False) -> None:
         """Send it alerts with these labels at once; those that have *ended* are over."""
         now = datetime.now(UTC).isoformat()
         sent = [
             {
                 "labels": labels,
                 "annotations": {"summary": f"{labels['alertname']} fires"},
-                **({"endsAt": now} if ended else {"startsAt": now}),
+                **({"endsAt": now} if resolved else {"startsAt": now}),
             }
             for labels in alerts
         ]
@@ -97,12 +97,12 @@ def alertmanager(
         *("--storage.path", str(folder / "data"), "--cluster.listen-address="),
         *("--web.listen-address", f"127.0.0.1:{port}"),
     ]
-    made = Alertmanager(f"http://127.0.0.1:{port}", command, folder / "alertmanager.log")
-    made.start()
+    manager = Alertmanager(f"http://127.0.0.1:{port}", command, folder / "alertmanager.log")
+    manager.start()
     try:
-        yield made
+        yield manager
     finally:
-        made.send(signal.SIGKILL)
+        manager.send(signal.SIGKILL)
 
 
 def _configuration(

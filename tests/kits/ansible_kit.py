@@ -130,13 +130,13 @@ def fleet(*names: str) -> Iterator[Fleet]:
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="fleet"))
-    made = Fleet(folder, names)
+    new_fleet = Fleet(folder, names)
     try:
-        for host in made.hosts.values():
+        for host in new_fleet.hosts.values():
             host.start()
-        yield made
+        yield new_fleet
     finally:
-        for host in made.hosts.values():
+        for host in new_fleet.hosts.values():
             host.kill()
         shutil.rmtree(folder)
 

@@ -170,10 +170,10 @@ class Site:
         """The answer of *ask*, to which workers come only when it has begun to wait."""
         self.dispatcher.held = True
         with ThreadPoolExecutor(1) as pool:
-            asked = pool.submit(ask)
+            reply = pool.submit(ask)
             wait_until(lambda: self.lab.dispatcher.hints)
             self.lab.deliver()
-            return asked.result(120)
+            return reply.result(120)
 
     def waiting(
         self,

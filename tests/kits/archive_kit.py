@@ -75,8 +75,8 @@ class Archive:
 
     def close(self) -> None:
         """Close all connections."""
-        for one in self._opened:
-            one.close()
+        for connection in self._opened:
+            connection.close()
         self.database.close()
 
     def count(self, kind: str) -> int:
@@ -99,14 +99,14 @@ class Archive:
 
 def listed(past: MergedHistory, limit: int = 50, **query: Any) -> list[int]:
     """The numbers of all matching iterations, page by page."""
-    found: list[int] = []
+    numbers: list[int] = []
     cursor: str | None = None
     while True:
         page = past.page(limit, cursor, HistoryFilter(**query))
-        found += [one.iteration for one in page.iterations]
+        numbers += [iteration.iteration for iteration in page.iterations]
         cursor = page.next_cursor
         if cursor is None:
-            return found
+            return numbers
 
 
 def wait_for_copies(store: Store) -> None:
@@ -267,8 +267,8 @@ def _skip(reason: str) -> NoReturn:
 
 def postgresql_programs() -> Path | None:
     """The folder of the PostgreSQL programs, if it is installed."""
-    found = shutil.which("initdb")
-    folders = [Path(found).resolve().parent] if found else []
+    initdb = shutil.which("initdb")
+    folders = [Path(initdb).resolve().parent] if initdb else []
     folders += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     return next((folder for folder in folders if (folder / "pg_ctl").exists()), None)
 

@@ -121,44 +121,44 @@ class MadeTasks:
 TASKS_HERE = MadeTasks()
 
 
-def greet(request: AssistantRequest, given: Anything) -> _Result:
+def greet(request: AssistantRequest, arguments: Anything) -> _Result:
     """Greet."""
-    return said(f"Hello, {given.name}!")
+    return said(f"Hello, {arguments.name}!")
 
 
-def slow_compute(request: AssistantRequest, given: Anything) -> _Result | TaskState:
+def slow_compute(request: AssistantRequest, arguments: Anything) -> _Result | TaskState:
     """Take its time."""
     if not request.takes_tasks:
         return said("done")
-    return TASKS_HERE.begin(given.seconds, None, status="completed", result=said("done"))
+    return TASKS_HERE.begin(arguments.seconds, None, status="completed", result=said("done"))
 
 
-def failing_job(request: AssistantRequest, given: Anything) -> TaskState:
+def failing_job(request: AssistantRequest, arguments: Anything) -> TaskState:
     """Fail, as a task only."""
     if not request.takes_tasks:
         raise _lacking(extensions={TASKS: {}})
     return TASKS_HERE.begin(0.3, None, status="completed", result=said("failed", failed=True))
 
 
-def protocol_error_job(request: AssistantRequest, given: Anything) -> TaskState:
+def protocol_error_job(request: AssistantRequest, arguments: Anything) -> TaskState:
     """Fail as a request does."""
     error = {"code": INTERNAL_ERROR, "message": "broken"}
     return TASKS_HERE.begin(0.3, None, status="failed", error=error)
 
 
-def confirm_delete(request: AssistantRequest, given: Anything) -> TaskState:
+def confirm_delete(request: AssistantRequest, arguments: Anything) -> TaskState:
     """Ask once."""
     asks = {uuid.uuid4().hex: _elicitation("Delete?", "confirm")}
     return TASKS_HERE.begin(None, asks, status="completed", result=said("deleted"))
 
 
-def multi_input(request: AssistantRequest, given: Anything) -> TaskState:
+def multi_input(request: AssistantRequest, arguments: Anything) -> TaskState:
     """Ask twice."""
     asks = {uuid.uuid4().hex: _elicitation("Who?", "name") for _ in range(2)}
     return TASKS_HERE.begin(None, asks, status="completed", result=said("thanks"))
 
 
-def with_task(request: AssistantRequest, given: Anything) -> _Result | TaskState:
+def with_task(request: AssistantRequest, arguments: Anything) -> _Result | TaskState:
     """Ask, and go on as a task."""
     answers = request.message.params.get("inputResponses") or {}
     if "who" not in answers:
@@ -168,20 +168,20 @@ def with_task(request: AssistantRequest, given: Anything) -> _Result | TaskState
     return TASKS_HERE.begin(0, None, status="completed", result=said(f"for {name}"))
 
 
-def needs_sampling(request: AssistantRequest, given: Anything) -> _Result:
+def needs_sampling(request: AssistantRequest, arguments: Anything) -> _Result:
     """Need what no client here has."""
     if "sampling" not in request.message.capabilities:
         raise _lacking(sampling={})
     return said("sampled")
 
 
-def error(request: AssistantRequest, given: Anything) -> _Result:
+def error(request: AssistantRequest, arguments: Anything) -> _Result:
     """Fail."""
     return said("This tool intentionally returns an error for testing", failed=True)
 
 
 def _fixed(name: str, result: _Result) -> AssistantTool:
-    def run(request: AssistantRequest, given: Anything) -> _Result:
+    def run(request: AssistantRequest, arguments: Anything) -> _Result:
         """Answer always the same."""
         return result
 
@@ -212,16 +212,16 @@ class MadeResources:
         return {"resources": [{"uri": "test://static-text", "name": "text"}]}
 
     def templates(self) -> _Result:
-        found = {"uriTemplate": "test://template/{id}/data", "name": "data"}
-        return {"resourceTemplates": [found]}
+        template = {"uriTemplate": "test://template/{id}/data", "name": "data"}
+        return {"resourceTemplates": [template]}
 
     def read(self, request: AssistantRequest, uri: str) -> _Result:
         kind: _Result = {"uri": uri, "mimeType": "text/plain"}
         if uri == "test://static-text":
             content = {**kind, "text": "This is the content of the static text resource."}
         elif uri == "test://template/123/data":
-            shown = {"id": "123", "templateTest": True, "data": "Data for ID: 123"}
-            content = {**kind, "mimeType": "application/json", "text": json.dumps(shown)}
+            document = {"id": "123", "templateTest": True, "data": "Data for ID: 123"}
+            content = {**kind, "mimeType": "application/json", "text": json.dumps(document)}
         else:
             raise McpRefusal(INVALID_PARAMS, "no such resource", data={"uri": uri})
         return {"contents": [content]}
@@ -235,7 +235,9 @@ PROMPTS = (
     _prompt("test_simple_prompt", lambda _: "This is a simple prompt for testing."),
     _prompt(
         "test_prompt_with_arguments",
-        lambda given: f"Prompt with arguments: arg1='{given['arg1']}', arg2='{given['arg2']}'",
+        lambda arguments: (
+            f"Prompt with arguments: arg1='{arguments['arg1']}', arg2='{arguments['arg2']}'"
+        ),
         "arg1",
         "arg2",
     ),
@@ -277,14 +279,14 @@ def failures(url: str, scenario: str, version: str, folder: Path) -> list[str]:
     fails, fails at once. Scenarios of extensions belong to no *version*.
     """
     chosen = [] if scenario.startswith("tasks-") else ["--spec-version", version]
-    found: list[str] = []
+    messages: list[str] = []
     for attempt in range(3):
         checked = folder / str(attempt)
         checked.mkdir()
-        found = _failures(url, scenario, chosen, checked)
-        if not found or not all(_MISSED.search(one) for one in found):
+        messages = _failures(url, scenario, chosen, checked)
+        if not messages or not all(_MISSED.search(message) for message in messages):
             break
-    return found
+    return messages
 
 
 def _failures(url: str, scenario: str, chosen: Sequence[str], folder: Path) -> list[str]:
@@ -295,9 +297,9 @@ def _failures(url: str, scenario: str, chosen: Sequence[str], folder: Path) -> l
     result = list(folder.rglob("checks.json"))
     checks = json.loads(result[0].read_text()) if result else []
     bad = [check for check in checks if check["status"] in ("FAILURE", "WARNING")]
-    told = [f"{one['name']}: {one.get('errorMessage')}" for one in bad]
+    messages = [f"{check['name']}: {check.get('errorMessage')}" for check in bad]
     passed = [check for check in checks if check["status"] == "SUCCESS"]
-    return told or ([] if passed and ran.returncode == 0 else [ran.stdout + ran.stderr])
+    return messages or ([] if passed and ran.returncode == 0 else [ran.stdout + ran.stderr])
 
 
 def rpc_parts(method: str, **params: Any) -> tuple[dict[str, Any], dict[str, str]]:

@@ -56,10 +56,10 @@ class Cli:
     def __call__(self, *arguments: str, status: int = 0, **more: str) -> str:
         """Run a command, which must end with *status*, and return its output."""
         result = self.result(*arguments, **more)
-        found = result.exit_code
+        exit_status = result.exit_code
         if isinstance(result.exception, ApiProblem):
-            found = status_of(result.exception)
-        assert found == status, (result.output, result.exception)
+            exit_status = status_of(result.exception)
+        assert exit_status == status, (result.output, result.exception)
         problem = f"boyd: {result.exception}" if isinstance(result.exception, ApiProblem) else ""
         return result.output + problem
 
@@ -250,28 +250,28 @@ def said(stream: IO[str] | None, text: str) -> list[str]:
     return lines
 
 
-def announced(store: Store, made: Agent) -> None:
+def announced(store: Store, announced_agent: Agent) -> None:
     """Announce an agent as its workers do."""
     store.fleet.register(
         AgentEntry(
-            id=made.id,
-            name=made.info.name,
-            mode=made.settings.mode,
-            loop_interval=made.settings.loop_interval,
-            schedule=made.settings.schedule,
-            timezone=made.settings.timezone,
-            plugins=list(made.host.plugins),
-            fingerprint=made.fingerprint,
-            catalog=made.host.catalog,
+            id=announced_agent.id,
+            name=announced_agent.info.name,
+            mode=announced_agent.settings.mode,
+            loop_interval=announced_agent.settings.loop_interval,
+            schedule=announced_agent.settings.schedule,
+            timezone=announced_agent.settings.timezone,
+            plugins=list(announced_agent.host.plugins),
+            fingerprint=announced_agent.fingerprint,
+            catalog=announced_agent.host.catalog,
         )
     )
 
 
 def lab_of(store: Store, *parts: Any, **settings: Any) -> Lab:
     """An agent `test` of *parts* with an imaginary worker, announced."""
-    made = agent(*parts, **settings)
-    announced(store, made)
-    return Lab(made, client=store.client, post=received)
+    new_agent = agent(*parts, **settings)
+    announced(store, new_agent)
+    return Lab(new_agent, client=store.client, post=received)
 
 
 def received(*_: object) -> Delivery:

@@ -49,11 +49,11 @@ def is_copied(state: dict[str, Any], replicas: int) -> bool:
 
     *state* is what the master says of its replication; those that it does not name are away.
     """
-    named = [one for name, one in state.items() if re.fullmatch(r"slave\d+", name)]
+    replica_states = [replica for name, replica in state.items() if re.fullmatch(r"slave\d+", name)]
     complete = [
-        one
-        for one in named
-        if one["state"] == "online" and one["offset"] == state["master_repl_offset"]
+        replica
+        for replica in replica_states
+        if replica["state"] == "online" and replica["offset"] == state["master_repl_offset"]
     ]
     return len(complete) >= max(1, replicas)
 
@@ -255,8 +255,8 @@ class RedisCluster:
 def every_key(client: Any, pattern: str) -> Iterator[str]:
     """The keys of a Redis, or of all masters of a cluster, that fit."""
     masters = client.slots.masters() if isinstance(client, ClusterClient) else None
-    for one in [master.client for master in masters] if masters else [client]:
-        yield from one.scan_iter(pattern, count=1000)
+    for node in [master.client for master in masters] if masters else [client]:
+        yield from node.scan_iter(pattern, count=1000)
 
 
 def _owner(slots: list[tuple[int, int, int]], slot: int) -> int:

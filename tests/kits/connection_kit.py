@@ -19,13 +19,13 @@ from harness import PYTHONPATH, Deployment, wait_until
 
 def program(name: str, package: str) -> str:
     """The path of a program; missing: skipped here, failed in CI."""
-    found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
-    if found is None:
-        why = f"{name} is missing: install the package {package}"
+    path = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
+    if path is None:
+        reason = f"{name} is missing: install the package {package}"
         if os.environ.get("CI"):
-            pytest.fail(why)
-        pytest.skip(why)
-    return found
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return path
 
 
 class AgentClient:
@@ -38,13 +38,13 @@ class AgentClient:
             method, f"{url}/api/v0{path}", json=body, headers={**key, **headers}, timeout=90
         )
         assert answer.ok, f"{method} {path}: {answer.status_code} {answer.text}"
-        found: dict[str, Any] = answer.json()
-        return found
+        body_read: dict[str, Any] = answer.json()
+        return body_read
 
     def observed(self, source: str) -> dict[str, Any]:
         """The data of the next observation from *source*."""
-        found: dict[str, Any] = wait_until(lambda: self._seen(source), 30)
-        return found
+        data: dict[str, Any] = wait_until(lambda: self._seen(source), 30)
+        return data
 
     def perform(self, action: str, **params: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """Have an action run that waits for approval: the approval item, and its execution."""
@@ -53,14 +53,14 @@ class AgentClient:
 
     def preview(self, action: str, **params: Any) -> dict[str, Any]:
         """The result of a dry run."""
-        told = self.ask("POST", f"/actions/{action}/dry-run", {"params": params})
-        result: dict[str, Any] = told["result"]
+        reply = self.ask("POST", f"/actions/{action}/dry-run", {"params": params})
+        result: dict[str, Any] = reply["result"]
         return result
 
     def observer_error(self, observer: str) -> str:
         """The error of an observer that fails in the next iterations."""
-        found: str = wait_until(lambda: self._error(observer), 30)
-        return found
+        error: str = wait_until(lambda: self._error(observer), 30)
+        return error
 
     def undo(self, execution: dict[str, Any]) -> dict[str, Any]:
         """Roll an execution back, with approval; the execution of that."""
@@ -76,8 +76,8 @@ class AgentClient:
             got = self.ask("GET", f"/executions/{execution['id']}").get("verification") or {}
             return got if got.get("verdict") else None
 
-        ended: dict[str, Any] = wait_until(found, 60)
-        return ended
+        entry: dict[str, Any] = wait_until(found, 60)
+        return entry
 
     def wait_until_running(self, called: dict[str, Any]) -> str:
         """Wait until the execution of an approved call is claimed, and return its id."""

@@ -51,9 +51,9 @@ class Shown:
         for attributes, inner in _FORM.findall(self.source):
             target = html.unescape(dict(_ATTRIBUTE.findall(attributes)).get("action", self.path))
             if target.endswith(action):
-                fields = [dict(_ATTRIBUTE.findall(one)) for one in _FIELD.findall(inner)]
+                fields = [dict(_ATTRIBUTE.findall(field)) for field in _FIELD.findall(inner)]
                 hidden = [field for field in fields if field.get("type") == "hidden"]
-                values = {one["name"]: html.unescape(one["value"]) for one in hidden}
+                values = {field["name"]: html.unescape(field["value"]) for field in hidden}
                 return Form(target, values)
         raise AssertionError(f"{self.path} has no form to {action}")
 

@@ -17,35 +17,37 @@ _LEAST = 0.03
 _ATTEMPTS = 3
 
 
-def cost(function: Callable[[_Input], object], given: _Input) -> float:
+def cost(function: Callable[[_Input], object], value: _Input) -> float:
     """The seconds of processor time that the fastest of three runs takes.
 
     The time of this thread counts only: it does not depend on what else the machine does.
     """
-    return min(_cost(function, given) for _ in range(3))
+    return min(_cost(function, value) for _ in range(3))
 
 
-def _cost(function: Callable[[_Input], object], given: _Input) -> float:
+def _cost(function: Callable[[_Input], object], value: _Input) -> float:
     began = thread_time()
-    function(given)
+    function(value)
     return thread_time() - began
 
 
-def growth(function: Callable[[_Input], object], made: Callable[[int], _Input], most: int) -> float:
+def growth(
+    function: Callable[[_Input], object], input_of: Callable[[int], _Input], most: int
+) -> float:
     """The ratio of the time for an input of eight times the size; 1 when both take no time.
 
     It begins with small inputs, so that exponential time is noticed before it takes for ever.
 
     Args:
         function: what is measured.
-        made: makes an input of a size.
+        input_of: makes an input of a size.
         most: the size of the largest input.
     """
     size = TIMES
     while size < most:
         size = min(size + size // 4 if size < 64 else 2 * size, most)
-        if _cost(function, made(size)) >= _LEAST:
-            return _lowest_ratio(function, made(size), made(size // TIMES))
+        if _cost(function, input_of(size)) >= _LEAST:
+            return _lowest_ratio(function, input_of(size), input_of(size // TIMES))
     return 1.0
 
 

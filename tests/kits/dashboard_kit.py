@@ -30,17 +30,17 @@ def panels(dashboard: Any) -> list[Panel]:
 
 def variables(dashboard: Any) -> dict[str, Any]:
     """Its variables by name."""
-    return {one["name"]: one for one in dashboard["templating"]["list"]}
+    return {variable["name"]: variable for variable in dashboard["templating"]["list"]}
 
 
 def used(text: str) -> set[str]:
     """The variables in a text."""
-    return {one[1] or one[2] for one in _VARIABLE.finditer(text)}
+    return {match[1] or match[2] for match in _VARIABLE.finditer(text)}
 
 
 def filled(expr: str, values: dict[str, str]) -> str:
     """An expression with values in place of its variables."""
-    return _VARIABLE.sub(lambda one: (BUILT_IN | values)[one[1] or one[2]], expr)
+    return _VARIABLE.sub(lambda match: (BUILT_IN | values)[match[1] or match[2]], expr)
 
 
 def queries() -> Iterator[tuple[str, Panel]]:
@@ -58,5 +58,9 @@ def legend_labels(target: Panel) -> set[str]:
 
 def expressions(dashboard: Any) -> list[tuple[str, str]]:
     """The queries of a dashboard: the title of a panel or annotation, and the expression."""
-    asked = [(p["title"], target["expr"]) for p in panels(dashboard) for target in p["targets"]]
-    return asked + [(one["name"], one["expr"]) for one in dashboard["annotations"]["list"]]
+    expressions_asked = [
+        (p["title"], target["expr"]) for p in panels(dashboard) for target in p["targets"]
+    ]
+    return expressions_asked + [
+        (annotation["name"], annotation["expr"]) for annotation in dashboard["annotations"]["list"]
+    ]

@@ -47,9 +47,9 @@ def parses(arguments: list[str]) -> bool:
     command: click.Command = boyd
     while isinstance(command, click.Group):
         name, *arguments = arguments
-        found = command.get_command(click.Context(command), name)
-        assert found is not None, f"no command {name!r}"
-        command = found
+        subcommand = command.get_command(click.Context(command), name)
+        assert subcommand is not None, f"no command {name!r}"
+        command = subcommand
     command.make_context(command.name, list(arguments))
     return True
 

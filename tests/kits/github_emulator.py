@@ -68,25 +68,27 @@ class GitRepository:
 
     def files(self, sha: str) -> dict[str, str]:
         """The files of a commit."""
-        found: dict[str, str] = self.state["trees"][self.state["commits"][sha]["tree"]]
-        return found
+        files_found: dict[str, str] = self.state["trees"][self.state["commits"][sha]["tree"]]
+        return files_found
 
     def history(self, sha: str) -> list[str]:
         """A commit and all that it is based on, the nearest first."""
-        found, waiting = [], [sha]
+        shas, waiting = [], [sha]
         while waiting:
-            one = waiting.pop(0)
-            if one not in found:
-                found.append(one)
-                waiting += self.state["commits"][one]["parents"]
-        return found
+            commit = waiting.pop(0)
+            if commit not in shas:
+                shas.append(commit)
+                waiting += self.state["commits"][commit]["parents"]
+        return shas
 
     def merge(self, ours: str, theirs: str, message: str) -> str:
         """Merge two commits; 409 if both have changed a file."""
-        base = self.files(next(one for one in self.history(ours) if one in self.history(theirs)))
-        one, other, result = self.files(ours), self.files(theirs), {}
-        for name in {*base, *one, *other}:
-            before, a, b = base.get(name), one.get(name), other.get(name)
+        base = self.files(
+            next(commit for commit in self.history(ours) if commit in self.history(theirs))
+        )
+        ours_files, other, result = self.files(ours), self.files(theirs), {}
+        for name in {*base, *ours_files, *other}:
+            before, a, b = base.get(name), ours_files.get(name), other.get(name)
             if a not in (before, b) and b != before:
                 raise Refusal(409, "Merge conflict")
             chosen = b if a == before else a
@@ -118,9 +120,9 @@ class RestApi:
         self._check(operation, method, headers, dict(parse_qsl(parts.query)), body)
         name = re.sub(r"\W+", "_", operation).lower().strip("_")
         answer: Callable[..., tuple[int, Any]] = getattr(self, name)
-        status, found = answer(values, body, dict(parse_qsl(parts.query)))
+        status, result = answer(values, body, dict(parse_qsl(parts.query)))
         assert str(status) in API["operations"][operation]["codes"], (operation, status)
-        return status, found
+        return status, result
 
     def _check(
         self, operation: str, method: str, headers: Any, query: dict[str, str], body: Any
@@ -143,20 +145,20 @@ class RestApi:
     # The operations, by method and path
 
     def get_actions_runs(self, _: Any, __: Any, query: dict[str, str]) -> tuple[int, Any]:
-        found = [_filled("GET /actions/runs/{run_id}", **run) for run in self._state["runs"]]
-        wanted = [
-            one
-            for one in found
-            if one["status"] == query.get("status", one["status"])
-            and one["head_branch"] == query.get("branch", one["head_branch"])
-            and one["created_at"] >= query.get("created", "").removeprefix(">=")
+        runs = [_filled("GET /actions/runs/{run_id}", **run) for run in self._state["runs"]]
+        matching = [
+            run
+            for run in runs
+            if run["status"] == query.get("status", run["status"])
+            and run["head_branch"] == query.get("branch", run["head_branch"])
+            and run["created_at"] >= query.get("created", "").removeprefix(">=")
         ]
-        page = _page(sorted(wanted, key=lambda one: -one["id"]), query)
-        return 200, {"total_count": len(wanted), "workflow_runs": page}
+        page = _page(sorted(matching, key=lambda run: -run["id"]), query)
+        return 200, {"total_count": len(matching), "workflow_runs": page}
 
     def get_actions_runs_run_id(self, values: list[str], *_: Any) -> tuple[int, Any]:
-        found = _one(self._state["runs"], "id", values[0])
-        return 200, _filled("GET /actions/runs/{run_id}", **found)
+        run = _one(self._state["runs"], "id", values[0])
+        return 200, _filled("GET /actions/runs/{run_id}", **run)
 
     def post_actions_runs_run_id_rerun_failed_jobs(
         self, values: list[str], *_: Any
@@ -166,8 +168,8 @@ class RestApi:
         return 201, {}
 
     def get_releases(self, _: Any, __: Any, query: dict[str, str]) -> tuple[int, Any]:
-        found = [_filled("GET /releases", **release) for release in self._state["releases"]]
-        return 200, _page(found, query)
+        releases = [_filled("GET /releases", **release) for release in self._state["releases"]]
+        return 200, _page(releases, query)
 
     def get_issues(self, _: Any, __: Any, query: dict[str, str]) -> tuple[int, Any]:
         issues = [
@@ -176,7 +178,7 @@ class RestApi:
             if issue["state"] == query.get("state", "open")
             and ("labels" not in query or query["labels"] in [x["name"] for x in issue["labels"]])
         ]
-        return 200, _page([_issue(one) for one in reversed(issues)], query)
+        return 200, _page([_issue(issue) for issue in reversed(issues)], query)
 
     def post_issues(self, _: Any, body: Any, __: Any) -> tuple[int, Any]:
         number = len(self._state["issues"]) + 1
@@ -223,8 +225,8 @@ class RestApi:
 
     def get_pulls(self, _: Any, __: Any, query: dict[str, str]) -> tuple[int, Any]:
         branch = query["head"].partition(":")[2]
-        found = [_pull(pull) for pull in self._state["pulls"] if pull["branch"] == branch]
-        return 200, found[::-1] if query.get("direction") == "desc" else found
+        pulls = [_pull(pull) for pull in self._state["pulls"] if pull["branch"] == branch]
+        return 200, pulls[::-1] if query.get("direction") == "desc" else pulls
 
     def post_pulls(self, _: Any, body: Any, __: Any) -> tuple[int, Any]:
         if f"refs/heads/{body['head']}" not in self._state["refs"]:
@@ -248,12 +250,12 @@ class RestApi:
         return 200, _filled("GET /compare/{basehead}", status=status)
 
     def _commit(self, operation: str, sha: str) -> Any:
-        found = self._state["commits"].get(sha)
-        if found is None:
+        commit = self._state["commits"].get(sha)
+        if commit is None:
             raise Refusal(404, "Not Found")
-        parents = [{"sha": parent} for parent in found["parents"]]
-        tree = {"sha": found["tree"]}
-        return _filled(operation, sha=sha, message=found["message"], tree=tree, parents=parents)
+        parents = [{"sha": parent} for parent in commit["parents"]]
+        tree = {"sha": commit["tree"]}
+        return _filled(operation, sha=sha, message=commit["message"], tree=tree, parents=parents)
 
 
 def _operation(method: str, path: str) -> tuple[str, list[str]]:
@@ -280,10 +282,10 @@ def _filled(operation: str, **fields: Any) -> Any:
 def _issue(issue: Any) -> Any:
     fields = {name: issue[name] for name in ("number", "state", "title", "body", "labels")}
     url = f"https://github.com/{NAME}/issues/{issue['number']}"
-    found = _filled("POST /issues", **fields, html_url=url)
+    filled = _filled("POST /issues", **fields, html_url=url)
     if not issue.get("is_pull"):
-        del found["pull_request"]
-    return found
+        del filled["pull_request"]
+    return filled
 
 
 def _pull(pull: Any) -> Any:
@@ -317,9 +319,9 @@ class ApiHandler(Handler):
             state = self.repository.state
             if self.path == "/emulator":
                 state.update(body or {})
-                status, found = 200, state
+                status, reply = 200, state
             else:
-                status, found = self._answer(body)
+                status, reply = self._answer(body)
                 state["remaining"] -= 1
             self.repository.save()
             held = state["hold"] and self.command == "POST" and self.path.endswith(state["hold"])
@@ -330,7 +332,7 @@ class ApiHandler(Handler):
             "X_RateLimit_Remaining": str(max(0, state["remaining"])),
             "X_RateLimit_Reset": str(state.get("reset", 0)),
         }
-        self.reply(status, b"" if found is None else json.dumps(found).encode(), **limits)
+        self.reply(status, b"" if reply is None else json.dumps(reply).encode(), **limits)
 
     def _answer(self, body: Any) -> tuple[int, Any]:
         if self.repository.state["remaining"] <= 0:

@@ -186,7 +186,7 @@ class ImaginaryMind:
             (
                 "GET",
                 "/episodes",
-                lambda given: self._recall({"query": "all", "topK": given["limit"]}),
+                lambda body: self._recall({"query": "all", "topK": body["limit"]}),
             ),
             ("POST", "/consolidate", self._consolidate),
             ("GET", "/questions", lambda _: (200, QuestionList(questions=self.questions))),
@@ -207,7 +207,7 @@ class ImaginaryMind:
             "error": detail,
         }
 
-    def _trigger(self, given: dict[str, Any]) -> Answer:
+    def _trigger(self, body: dict[str, Any]) -> Answer:
         if self.paused:
             return self._problem("paused", 409, f"agent 'test' is paused: {self.paused}")
         number = len(self.results) + 1
@@ -228,7 +228,9 @@ class ImaginaryMind:
     def _done(self, number: int, act: Act, active: list[Goal]) -> LoopResult:
         error = act.more.get("error")
         if act.progress is not None:
-            goal = max(active, key=lambda one: (one.id in self.focus, one.priority))
+            goal = max(
+                active, key=lambda candidate: (candidate.id in self.focus, candidate.priority)
+            )
             worked = {"cycles_worked": goal.cycles_worked + 1}
             status = {"status": act.more.get("status", goal.status)}
             self.goals[goal.id] = goal.model_copy(update={**worked, **status})
@@ -287,9 +289,9 @@ class ImaginaryMind:
 
     def _status(self, _: dict[str, Any]) -> Answer:
         held = {"paused": self.paused, "frozen": self.frozen or self.frozen_everywhere}
-        known = {name: why for name, why in held.items() if why is not None}
+        reasons = {name: reason for name, reason in held.items() if reason is not None}
         status = {"agentId": "test", "phase": "act", "iteration": len(self.results)}
-        return 200, {**status, **known}
+        return 200, {**status, **reasons}
 
     def _agents(self, _: dict[str, Any]) -> Answer:
         return 200, AgentList(agents=[], frozen=self.frozen_everywhere)
@@ -315,7 +317,7 @@ class ImaginaryMind:
         return 200, {**state.to_wire(), "news": "of a later release"}
 
     def _sessions(self, _: dict[str, Any]) -> Answer:
-        known = [
+        summaries = [
             SessionSummary(
                 id=str(number),
                 current=number == self.sessions,
@@ -325,69 +327,69 @@ class ImaginaryMind:
             )
             for number in range(self.sessions, 0, -1)
         ]
-        return 200, SessionList(sessions=known)
+        return 200, SessionList(sessions=summaries)
 
-    def _focus(self, given: dict[str, Any]) -> Answer:
-        self.focus = given["goals"]
+    def _focus(self, body: dict[str, Any]) -> Answer:
+        self.focus = body["goals"]
         return 200, GoalList(goals=[self.goals[id] for id in self.focus])
 
-    def _prioritize(self, id: str, given: dict[str, Any]) -> Answer:
-        self.goals[id] = self.goals[id].model_copy(update={"priority": given["priority"]})
+    def _prioritize(self, id: str, body: dict[str, Any]) -> Answer:
+        self.goals[id] = self.goals[id].model_copy(update={"priority": body["priority"]})
         return 200, self.goals[id]
 
-    def _fresh(self, given: dict[str, Any]) -> Answer:
-        if "id" in given:
-            known = given["id"] == "1"
-            return (201, NewSession(id="1")) if known else (404, {"error": "there is no session"})
-        assert given == {"fresh": True}
+    def _fresh(self, body: dict[str, Any]) -> Answer:
+        if "id" in body:
+            exists = body["id"] == "1"
+            return (201, NewSession(id="1")) if exists else (404, {"error": "there is no session"})
+        assert body == {"fresh": True}
         self.sessions += 1
         self.goals.clear()
         self.decisions.clear()
         return 201, NewSession(id=f"s{self.sessions}")
 
-    def _list(self, given: dict[str, Any]) -> Answer:
-        wanted = given.get("status")
-        known = [goal for goal in self.goals.values() if wanted in (None, goal.status)]
-        return 200, GoalList(goals=sorted(known, key=lambda one: -one.priority))
+    def _list(self, body: dict[str, Any]) -> Answer:
+        status = body.get("status")
+        goals = [goal for goal in self.goals.values() if status in (None, goal.status)]
+        return 200, GoalList(goals=sorted(goals, key=lambda goal: -goal.priority))
 
-    def _add(self, given: dict[str, Any]) -> Answer:
-        if given["description"] == "nonsense":
+    def _add(self, body: dict[str, Any]) -> Answer:
+        if body["description"] == "nonsense":
             return 422, {"error": "that is \x1b[31mno goal"}
         names = {"stallThreshold": "stall_threshold"}
-        return 201, self.add(**{names.get(name, name): value for name, value in given.items()})
+        return 201, self.add(**{names.get(name, name): value for name, value in body.items()})
 
     def _goal(self, id: str, _: dict[str, Any]) -> Answer:
-        found = [goal for goal in self.goals.values() if goal.id.startswith(id)]
-        return (200, found[0]) if len(found) == 1 else (404, {"error": f"no goal {id!r}"})
+        matches = [goal for goal in self.goals.values() if goal.id.startswith(id)]
+        return (200, matches[0]) if len(matches) == 1 else (404, {"error": f"no goal {id!r}"})
 
-    def _steer(self, id: str, verb: str, given: dict[str, Any]) -> Answer:
-        status, goal = self._goal(id, given)
+    def _steer(self, id: str, verb: str, body: dict[str, Any]) -> Answer:
+        status, goal = self._goal(id, body)
         if status != 200:
             return status, goal
-        wanted = {"suspend": "Suspended", "resume": "Active", "fail": "Failed"}[verb]
-        if goal.status == wanted:
-            return 409, {"error": f"goal {goal.id} is {wanted} already"}
-        changes = {"status": wanted, "reason": given.get("reason")}
+        new_status = {"suspend": "Suspended", "resume": "Active", "fail": "Failed"}[verb]
+        if goal.status == new_status:
+            return 409, {"error": f"goal {goal.id} is {new_status} already"}
+        changes = {"status": new_status, "reason": body.get("reason")}
         self.goals[goal.id] = goal.model_copy(update=changes)
         return 200, self.goals[goal.id]
 
-    def _why(self, id: str, given: dict[str, Any]) -> Answer:
-        status, goal = self._goal(id, given)
+    def _why(self, id: str, body: dict[str, Any]) -> Answer:
+        status, goal = self._goal(id, body)
         if status != 200:
             return status, goal
         steps = [PlanStep(tool="kg_query", rationale="look"), PlanStep(tool="reason", rationale="")]
         return 200, GoalExplanation(
             goal=goal,
-            children=[one for one in self.goals.values() if one.parent == goal.id],
+            children=[child for child in self.goals.values() if child.parent == goal.id],
             decisions=[decision for decision in self.decisions if decision.goal == goal.id],
             plan=ToolPlan(goal=goal.id, steps=steps),
         )
 
-    def _cycles(self, given: dict[str, Any]) -> Answer:
-        found = [
-            decision for decision in self.decisions if str(decision.iteration) == given["iteration"]
+    def _cycles(self, body: dict[str, Any]) -> Answer:
+        decisions = [
+            decision for decision in self.decisions if str(decision.iteration) == body["iteration"]
         ]
-        return 200, DecisionList(cycles=found)
+        return 200, DecisionList(cycles=decisions)
 
     def _memory(self, _: dict[str, Any]) -> Answer:
         entry = MemoryEntry(
@@ -401,54 +403,54 @@ class ImaginaryMind:
         )
         return 200, MemoryList(entries=[entry])
 
-    def _recall(self, given: dict[str, Any]) -> Answer:
+    def _recall(self, body: dict[str, Any]) -> Answer:
         episode = Episode(
             id="e1",
             timestamp=utc_now(),
             goal="g1",
-            summary=f"about {given['query']}\x1b[2J",
+            summary=f"about {body['query']}\x1b[2J",
             learnings=["whale"],
             tools=["kg_query"],
             relevance=0.8,
         )
-        return 200, EpisodeList(episodes=[episode] * min(int(given["topK"]), 2))
+        return 200, EpisodeList(episodes=[episode] * min(int(body["topK"]), 2))
 
-    def _episodes(self, given: dict[str, Any]) -> Answer:
-        return self._recall({"query": "all", "topK": given["limit"]})
+    def _episodes(self, body: dict[str, Any]) -> Answer:
+        return self._recall({"query": "all", "topK": body["limit"]})
 
     def _consolidate(self, _: dict[str, Any]) -> Answer:
         return 200, Consolidated(consolidated=3, forgotten=2, pressure=0.45)
 
-    def _answered(self, id: str, given: dict[str, Any]) -> Answer:
-        found = [place for place, one in enumerate(self.questions) if one.id == id]
-        if not found:
+    def _answered(self, id: str, body: dict[str, Any]) -> Answer:
+        places = [place for place, entry in enumerate(self.questions) if entry.id == id]
+        if not places:
             return 404, {"error": f"no question {id!r}"}
-        question = self.questions[found[0]]
+        question = self.questions[places[0]]
         if question.answer is not None:
             return 409, {"error": f"ann has answered it: {question.answer}"}
-        answered = question.patched({"answer": given["text"], "answered_by": "ann"})
-        self.questions[found[0]] = answered
+        answered = question.patched({"answer": body["text"], "answered_by": "ann"})
+        self.questions[places[0]] = answered
         return 200, answered
 
-    def _learn(self, given: dict[str, Any]) -> Answer:
-        if len(given["facts"]) > 600:
+    def _learn(self, body: dict[str, Any]) -> Answer:
+        if len(body["facts"]) > 600:
             return self._problem("too-large", 413, "The body has more bytes than are allowed.")
-        return 200, Imported(added=len(given["facts"]))
+        return 200, Imported(added=len(body["facts"]))
 
-    def _export(self, given: dict[str, Any]) -> Answer:
-        if "after" in given:
+    def _export(self, body: dict[str, Any]) -> Answer:
+        if "after" in body:
             return 200, Exported(turtle="<a:dog> <a:is> <a:mammal> .\n", revision=2)
         return 200, Exported(turtle="<a:cat> <a:is> <a:mammal> .\n", next="cat", revision=1)
 
-    def _graph(self, given: dict[str, Any]) -> Answer:
-        symbol = given["symbol"]
+    def _graph(self, body: dict[str, Any]) -> Answer:
+        symbol = body["symbol"]
         out = [fact for fact in self.facts if fact.subject == symbol]
         into = [fact for fact in self.facts if fact.object == symbol]
         alike = [] if out or into else ["cat (foaf)\x1b[2J"]
         return 200, Surroundings(symbol=symbol, out=out, into=into, alike=alike)
 
-    def _search(self, given: dict[str, Any]) -> Answer:
-        return 200, SymbolList(symbols=["cat"] if given["query"] == "cats" else [])
+    def _search(self, body: dict[str, Any]) -> Answer:
+        return 200, SymbolList(symbols=["cat"] if body["query"] == "cats" else [])
 
 
 class _Handler(Handler):

@@ -95,15 +95,15 @@ class Hammer:
 
     def _consolidate(self) -> None:
         now = datetime.now(UTC)
-        kept: list[str] = []
+        ids: list[str] = []
 
         def consolidated(session: GoalSession) -> GoalSession:
             after, episodes = consolidate(session, {}, 1, now, CONFIG)
-            kept[:] = [episode.id for episode in episodes]
+            ids[:] = [episode.id for episode in episodes]
             return after
 
         self._change(consolidated)
-        self.account.kept += kept
+        self.account.kept += ids
 
     def _claim(self) -> None:
         now, owner = datetime.now(UTC), f"{self._number}-{self._dice.random()}"

@@ -46,8 +46,8 @@ def having(
 
 def a_goal(description: str = "find mammals", **fields: Any) -> Goal:
     """A goal."""
-    known = {"id": "1", "description": description, "criteria": description}
-    return Goal(**{**known, "created_at": NOW, "updated_at": NOW, **fields})
+    defaults = {"id": "1", "description": description, "criteria": description}
+    return Goal(**{**defaults, "created_at": NOW, "updated_at": NOW, **fields})
 
 
 def patched(session: GoalSession, *ids: str, **fields: Any) -> GoalSession:
@@ -65,25 +65,25 @@ def told(session: GoalSession, goal: str, state: str = "done", **fields: Any) ->
     config = fields.pop("config", CONFIG)
     session = begin_cycle(session, NOW)
     fence = session.goals[goal].fence
-    known: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "cycle": session.cycle,
         "goal": goal,
         "fence": fence,
         "tool": "kg_query",
     }
     if state == "done" and "output" in fields:
-        known["findings"] = [StepFinding(lines=[fields["output"]], is_asked=True)]
+        defaults["findings"] = [StepFinding(lines=[fields["output"]], is_asked=True)]
     return apply_outcome(
-        session, DecisionOutcome(**{**known, "state": state, **fields}), NOW, config
+        session, DecisionOutcome(**{**defaults, "state": state, **fields}), NOW, config
     )
 
 
 def remembering(*relevances: float, config: Config = CONFIG, **fields: Any) -> GoalSession:
     """A session with entries of those relevances, a second apart."""
     session = fields.pop("session", None) or empty()
-    known = {"content": "text", "kind": "Observation", "source_cycle": 0}
+    defaults = {"content": "text", "kind": "Observation", "source_cycle": 0}
     for number, relevance in enumerate(relevances):
-        values = {**known, **fields, "relevance": relevance, "now": later(number)}
+        values = {**defaults, **fields, "relevance": relevance, "now": later(number)}
         session = push(session, MemoryNote(**values), config)
     return session
 
@@ -169,16 +169,16 @@ class Mind:
             body=body,
             actor=TESTER,
         )
-        given = {"request": request, "ctx": self.ctx}
-        wanted = inspect.signature(method).parameters
-        found = method(**{name: value for name, value in given.items() if name in wanted})
-        return (found.status, found.body) if isinstance(found, EndpointReply) else (200, found)
+        arguments = {"request": request, "ctx": self.ctx}
+        parameters = inspect.signature(method).parameters
+        reply = method(**{name: value for name, value in arguments.items() if name in parameters})
+        return (reply.status, reply.body) if isinstance(reply, EndpointReply) else (200, reply)
 
     def goal(self, description: str, **fields: Any) -> str:
         """Make a goal; its id."""
-        status, made = self.ask("make_goal", {"description": description, **fields})
-        assert status == 201, made
-        return str(made["id"])
+        status, goal = self.ask("make_goal", {"description": description, **fields})
+        assert status == 201, goal
+        return str(goal["id"])
 
     def cycle(self) -> LoopResult:
         """One iteration."""

@@ -174,10 +174,10 @@ class Host:
         """Check that it has booted; fails if it never will."""
         assert self._process.poll() is None, f"{self.name} did not start"
         try:
-            asked = [*self._enter, "systemctl", "is-system-running"]
+            command = [*self._enter, "systemctl", "is-system-running"]
         except (IndexError, psutil.NoSuchProcess):
             return False
-        return subprocess.run(asked, capture_output=True, text=True).stdout == "running\n"
+        return subprocess.run(command, capture_output=True, text=True).stdout == "running\n"
 
     def copy_to(self, other: Self, *files: str) -> None:
         """Copy files to the same folders of another host."""
@@ -235,8 +235,8 @@ def hosts(folder: Path) -> Iterator[Hosts]:
     )
     if os.getuid() or tried.returncode or shutil.which("ip") is None:
         pytest.skip("hosts need root, `ip`, namespaces, an overlay on / and cgroups of their own")
-    made = Hosts(folder)
+    new_hosts = Hosts(folder)
     try:
-        yield made
+        yield new_hosts
     finally:
-        made.end()
+        new_hosts.end()

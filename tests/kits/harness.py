@@ -92,8 +92,8 @@ def wait_until(condition: Callable[[], Any], timeout: float = 20.0) -> Any:
     while True:
         away: StoreUnavailable | None = None
         try:
-            if found := condition():
-                return found
+            if value := condition():
+                return value
         except StoreUnavailable as error:
             away = error
         if time.monotonic() > deadline:

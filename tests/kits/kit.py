@@ -47,8 +47,8 @@ def fails(name: str = "fails", **settings: Any) -> Observer:
 
 def assessed(*findings: str, confidence: float = 0.5, **fields: Any) -> SituationAssessment:
     """An assessment with those findings."""
-    known = {"source": "p:o", "findings": list(findings), "confidence": confidence}
-    return SituationAssessment(**{**known, **fields})
+    defaults = {"source": "p:o", "findings": list(findings), "confidence": confidence}
+    return SituationAssessment(**{**defaults, **fields})
 
 
 def reads(name: str, *findings: str, confidence: float = 0.5, **fields: Any) -> Orienter:
@@ -86,8 +86,8 @@ def plugin(*components: Component, id: str = "p", **hooks: Any) -> Plugin:
     """A plugin of *components*; *hooks* are functions by hook name, without `self`."""
     methods = {name: staticmethod(function) for name, function in hooks.items()}
     kind = type("Made", (Plugin,), {"id": id, "components": components, **methods})
-    made: Plugin = kind()
-    return made
+    instance: Plugin = kind()
+    return instance
 
 
 def agent(*components: Component, **settings: Any) -> Agent:

@@ -67,7 +67,7 @@ class Objects:
         """Store an object as a new version."""
         api, kind = KINDS[resource]
         meta = {"uid": str(uuid.uuid4()), **thing["metadata"]}
-        versions = [int(one["metadata"]["resourceVersion"]) for one in self.known.values()]
+        versions = [int(item["metadata"]["resourceVersion"]) for item in self.known.values()]
         meta["resourceVersion"] = str(max(versions, default=0) + 1)
         meta.setdefault("creationTimestamp", "2026-01-05T11:00:00Z")
         stored = {"apiVersion": api, "kind": kind, **thing, "metadata": meta}
@@ -87,14 +87,15 @@ class Objects:
         meta, spec = deployment["metadata"], deployment["spec"]
         if deployment.get("status", {}).get("observedGeneration") == meta["generation"]:
             return
-        sets = [one for key, one in self.known.items() if key.startswith("replicasets/")]
-        owned = [one for one in sets if _owner(one) == meta["uid"]]
+        sets = [stored for key, stored in self.known.items() if key.startswith("replicasets/")]
+        owned = [replica_set for replica_set in sets if _owner(replica_set) == meta["uid"]]
         latest = 1 + max(
-            (int(one["metadata"]["annotations"][REVISION]) for one in owned), default=0
+            (int(replica_set["metadata"]["annotations"][REVISION]) for replica_set in owned),
+            default=0,
         )
-        for one in owned:
-            if _template(one) == spec["template"]:
-                one["metadata"]["annotations"][REVISION] = str(latest)
+        for candidate in owned:
+            if _template(candidate) == spec["template"]:
+                candidate["metadata"]["annotations"][REVISION] = str(latest)
                 break
         else:
             self.put("replicasets", _replica_set(deployment, latest))
@@ -148,21 +149,21 @@ def merged(target: Any, patch: Any) -> Any:
     """A JSON merge patch, applied (RFC 7396)."""
     if not isinstance(patch, dict):
         return patch
-    found = dict(target) if isinstance(target, dict) else {}
+    result = dict(target) if isinstance(target, dict) else {}
     for key, value in patch.items():
         if value is None:
-            found.pop(key, None)
+            result.pop(key, None)
         else:
-            found[key] = merged(found.get(key), value)
-    return found
+            result[key] = merged(result.get(key), value)
+    return result
 
 
 def patched(target: Any, operations: Any) -> Any:
     """A JSON patch of `test`, `add` and `replace`, applied (RFC 6902); no lists."""
-    found = copy.deepcopy(target)
+    result = copy.deepcopy(target)
     for operation in operations:
         *path, last = operation["path"].strip("/").split("/")
-        parent = found
+        parent = result
         for part in path:
             parent = parent[part]
         if operation["op"] == "test" and parent[last] != operation["value"]:
@@ -171,7 +172,7 @@ def patched(target: Any, operations: Any) -> Any:
             )
         if operation["op"] in ("add", "replace"):
             parent[last] = operation["value"]
-    return found
+    return result
 
 
 class ApiServer:
@@ -203,15 +204,15 @@ class ApiServer:
 
     def _list(self, resource: str, namespace: str, query: dict[str, str]) -> Any:
         api, kind = KINDS[resource]
-        found = [
-            {name: value for name, value in one.items() if name not in ("apiVersion", "kind")}
-            for key, one in sorted(self._objects.known.items())
-            if key.startswith(f"{resource}/{namespace}") and _selected(one, query)
+        listed = [
+            {name: value for name, value in stored.items() if name not in ("apiVersion", "kind")}
+            for key, stored in sorted(self._objects.known.items())
+            if key.startswith(f"{resource}/{namespace}") and _selected(stored, query)
         ]
-        first, limit = int(query.get("continue", 0)), int(query.get("limit", len(found) or 1))
-        rest = first + limit < len(found)
+        first, limit = int(query.get("continue", 0)), int(query.get("limit", len(listed) or 1))
+        rest = first + limit < len(listed)
         more = {"continue": str(first + limit)} if rest else {}
-        items = found[first : first + limit]
+        items = listed[first : first + limit]
         return {"apiVersion": api, "kind": f"{kind}List", "metadata": more, "items": items}
 
     def _change(self, method: str, key: str, thing: Any, type: str, body: Any, dry: bool) -> Any:
@@ -255,8 +256,8 @@ def _where(path: str) -> tuple[str, str, str, str]:
 
 def _selected(thing: Any, query: dict[str, str]) -> bool:
     labels = thing["metadata"].get("labels", {})
-    wanted = [pair.split("=") for pair in query.get("labelSelector", "").split(",") if pair]
-    if any(labels.get(name) != value for name, value in wanted):
+    selectors = [pair.split("=") for pair in query.get("labelSelector", "").split(",") if pair]
+    if any(labels.get(name) != value for name, value in selectors):
         return False
     field, _, value = query.get("fieldSelector", "").partition("=")
     return not field or thing.get(field) == value
@@ -264,11 +265,11 @@ def _selected(thing: Any, query: dict[str, str]) -> bool:
 
 def _scale(thing: Any) -> Any:
     meta = thing["metadata"]
-    kept = {name: meta[name] for name in ("name", "namespace", "uid", "resourceVersion")}
+    metadata = {name: meta[name] for name in ("name", "namespace", "uid", "resourceVersion")}
     return {
         "apiVersion": "autoscaling/v1",
         "kind": "Scale",
-        "metadata": kept,
+        "metadata": metadata,
         "spec": {"replicas": thing["spec"]["replicas"]},
         "status": {"replicas": thing.get("status", {}).get("replicas", 0)},
     }
@@ -286,23 +287,23 @@ class ApiHandler(Handler):
         with self.objects.lock:
             try:
                 if self.path.startswith("/emulator/"):
-                    code, found = 200, self._arrange(self.path.split("/")[2], body)
+                    code, reply = 200, self._arrange(self.path.split("/")[2], body)
                 else:
                     kind = self.headers.get("Content-Type", "")
                     server = ApiServer(self.objects)
-                    code, found = 200, server.answer(self.command, self.path, token, kind, body)
-                    validate(found, VERSION, strict=True)
+                    code, reply = 200, server.answer(self.command, self.path, token, kind, body)
+                    validate(reply, VERSION, strict=True)
             except Failure as failure:
-                code, found = failure.code, failure.body
+                code, reply = failure.code, failure.body
         if self.objects.held and self.command in ("PUT", "PATCH", "DELETE"):
             threading.Event().wait()
-        self.reply(code, json.dumps(found).encode(), Content_Type="application/json")
+        self.reply(code, json.dumps(reply).encode(), Content_Type="application/json")
 
-    def _arrange(self, what: str, body: Any) -> Any:
-        if what == "hold":
+    def _arrange(self, name: str, body: Any) -> Any:
+        if name == "hold":
             self.objects.held = True
         else:
-            self.objects.put(what, body)
+            self.objects.put(name, body)
         return {}
 
 

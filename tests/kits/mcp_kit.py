@@ -31,8 +31,8 @@ class Rogue:
     def behave(self, *listings: Any, **conduct: Any) -> None:
         """List one of *listings* after the other from now on."""
         (self.folder / "lists").unlink(missing_ok=True)
-        said = {"listings": listings or [[tool()]], **conduct}
-        (self.folder / "conduct.json").write_text(json.dumps(said))
+        conduct_file = {"listings": listings or [[tool()]], **conduct}
+        (self.folder / "conduct.json").write_text(json.dumps(conduct_file))
 
     @property
     def options(self) -> dict[str, Any]:

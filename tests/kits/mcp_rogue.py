@@ -24,10 +24,10 @@ def say(message: object) -> None:
 def count(name: str) -> int:
     """Count the earlier calls of that name."""
     path = FOLDER / name
-    seen = path.stat().st_size if path.exists() else 0
+    size = path.stat().st_size if path.exists() else 0
     with path.open("a") as file:
         file.write(".")
-    return seen
+    return size
 
 
 def listing() -> object:
@@ -35,29 +35,29 @@ def listing() -> object:
     return listings[min(count("lists"), len(listings) - 1)]
 
 
-def misbehave(what: str) -> None:
+def misbehave(mode: str) -> None:
     """Do it; most of it never ends."""
-    if what == "die":
+    if mode == "die":
         os.kill(os.getpid(), signal.SIGKILL)
-    if what == "leave":
+    if mode == "leave":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         child = subprocess.Popen(["sleep", "600"])
         (FOLDER / "child").write_text(str(child.pid))
-    while what in ("hang", "leave"):
+    while mode in ("hang", "leave"):
         time.sleep(600)
-    while what == "flood":
+    while mode == "flood":
         sys.stdout.write("x" * 65_536)
-    while what == "shout":
+    while mode == "shout":
         sys.stderr.write("y" * 65_536)
-    while what == "notify":
+    while mode == "notify":
         say({"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": "z" * 99}})
-    if what == "garbage":
+    if mode == "garbage":
         sys.stdout.write("{not json\n")
         sys.stdout.flush()
-    if what == "ask":
+    if mode == "ask":
         say({"jsonrpc": "2.0", "id": "mine", "method": "sampling/createMessage", "params": {}})
         (FOLDER / "answer").write_text(sys.stdin.readline())
-    if what == "deep":
+    if mode == "deep":
         sys.stdout.write("[" * 90_000 + "]" * 90_000 + "\n")
         sys.stdout.flush()
 
@@ -67,8 +67,8 @@ def called(params: dict[str, object]) -> object:
     with (FOLDER / "calls").open("a") as file:
         file.write(json.dumps(params) + "\n")
     misbehave(CONDUCT.get("on_call", ""))
-    given = {"content": [{"type": "text", "text": "done"}]}
-    return CONDUCT.get("result", given)
+    usual = {"content": [{"type": "text", "text": "done"}]}
+    return CONDUCT.get("result", usual)
 
 
 def answer(method: str, params: dict[str, object]) -> object:

@@ -16,17 +16,17 @@ from boyd.plugins.mcp_client.tool_server import argument_headers, offers, talkin
 _ADD = {"a": 5, "b": 3}
 
 
-def run(scenario: str, url: str, given: dict[str, Any]) -> None:
+def run(scenario: str, url: str, context: dict[str, Any]) -> None:
     """List the tools, and make the calls that the scenario asks for."""
     server = RemoteServer(url=url, allow_private=True, timeout=20)
     with talking(server, Path()) as connection:
         tools, refused = offers(connection, server)
         print(connection.revision, list(tools.tools), refused)
-        wanted = [(one["name"], one["arguments"]) for one in given.get("toolCalls", [])]
+        calls = [(call["name"], call["arguments"]) for call in context.get("toolCalls", [])]
         if scenario == "json-schema-2020-12-preservation":
             schema = tools.tools["json_schema_2020_12_tool"].schema_
-            wanted = [("json_schema_echo", {"schema": schema})]
-        for name, arguments in wanted or [(name, _ADD) for name in tools.tools]:
+            calls = [("json_schema_echo", {"schema": schema})]
+        for name, arguments in calls or [(name, _ADD) for name in tools.tools]:
             if name in tools.tools:
                 _call(connection, name, arguments, tools.tools[name].schema_)
 

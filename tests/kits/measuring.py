@@ -24,21 +24,21 @@ class Measure:
         """Take down a figure of P1 to P18."""
         self._figures.append((promise, figure))
 
-    def most(self, promise: int, what: str, seconds: float, where: str) -> None:
+    def most(self, promise: int, measure: str, seconds: float, where: str) -> None:
         """Take down the longest of what several tests measure, and which of them it was."""
-        known = self._most.get((promise, what), (0.0, ""))
-        self._most[promise, what] = max(known, (seconds, where))
+        longest_before = self._most.get((promise, measure), (0.0, ""))
+        self._most[promise, measure] = max(longest_before, (seconds, where))
 
     @contextmanager
-    def seconds(self, promise: int, what: str) -> Iterator[None]:
+    def seconds(self, promise: int, label: str) -> Iterator[None]:
         """Take down how long the block has taken, if it comes to its end."""
         began = monotonic()
         yield
-        self(promise, f"{what}: {monotonic() - began:.1f} s")
+        self(promise, f"{label}: {monotonic() - began:.1f} s")
 
     def dumped(self) -> dict[str, Any]:
         """The figures, in a form that another process can add to its own."""
-        most = [(*of, *longest) for of, longest in self._most.items()]
+        most = [(*key, *longest) for key, longest in self._most.items()]
         return {"figures": self._figures, "most": most}
 
     def add(self, dumped: dict[str, Any]) -> None:
@@ -52,7 +52,7 @@ class Measure:
     def lines(self) -> list[str]:
         """The figures, by promise."""
         most = [
-            (promise, f"{what}: {seconds:.1f} s ({where})")
-            for (promise, what), (seconds, where) in self._most.items()
+            (promise, f"{label}: {seconds:.1f} s ({where})")
+            for (promise, label), (seconds, where) in self._most.items()
         ]
         return [f"P{promise}  {figure}" for promise, figure in sorted([*self._figures, *most])]

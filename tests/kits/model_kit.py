@@ -132,7 +132,7 @@ class Scene:
     def log(self) -> list[Entry]:
         """Everything that was written."""
         logged = self.lab.store.investigations.log(self.id)
-        return [one.entry for one in logged if one.entry is not None]
+        return [record.entry for record in logged if record.entry is not None]
 
     def entries(self, kind: type[Any]) -> list[Any]:
         """The entries of one kind."""

@@ -36,26 +36,26 @@ class Provider:
             self._command, cwd=OIDC.folder, stdout=subprocess.PIPE, stderr=quiet, text=True
         )
         assert self._process.stdout
-        said = self._process.stdout.readline()
-        assert said.startswith("ready"), said or "the provider did not start"
+        line = self._process.stdout.readline()
+        assert line.startswith("ready"), line or "the provider did not start"
         return self
 
     def __exit__(self, *_: object) -> None:
         self._process.kill()
         self._process.communicate()
 
-    def tell(self, what: str, **more: Any) -> str:
+    def tell(self, route: str, **more: Any) -> str:
         """Change its state, or have it sign something; see `provider.mjs`."""
-        answer = requests.post(f"{self.issuer}/test/{what}", json=more, timeout=60)
+        answer = requests.post(f"{self.issuer}/test/{route}", json=more, timeout=60)
         return answer.text
 
     def token(self, header: dict[str, Any] | None = None, **claims: Any) -> str:
         """An access token as it might issue it, with other claims; None leaves one out."""
         now = int(time.time())
         usual = {"iss": self.issuer, "aud": AUDIENCE, "sub": "ann", "groups": ["oncall"]}
-        given = {**usual, "iat": now, "exp": now + 600, "client_id": "other", **claims}
-        given = {name: value for name, value in given.items() if value is not None}
-        return self.tell("sign", claims=given, header={"typ": "at+jwt", **(header or {})})
+        token_claims = {**usual, "iat": now, "exp": now + 600, "client_id": "other", **claims}
+        token_claims = {name: value for name, value in token_claims.items() if value is not None}
+        return self.tell("sign", claims=token_claims, header={"typ": "at+jwt", **(header or {})})
 
     def program_token(self, audience: str = AUDIENCE) -> str:
         """The token of a program, which the token endpoint gives it."""

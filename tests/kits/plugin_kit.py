@@ -140,15 +140,15 @@ class Rig:
     def observe(self) -> list[Observation]:
         """The observations of the next iteration."""
         self.iteration = (self.iteration or 0) + 1
-        found: list[Observation] = []
+        observations: list[Observation] = []
         for observer in self.host.observers.values():
             split = observer.has("partition")
             for shard in observer.call("partition", ctx=self.ctx) if split else [None]:
                 part = observer.call("observe", ctx=self.ctx, shard=shard)
                 if observer.has("judge"):
                     part = observer.call("judge", observations=part, ctx=self.ctx)
-                found += part
-        return found
+                observations += part
+        return observations
 
     def orient(self, observations: list[Observation]) -> Situation:
         """The situation they make, as it comes back from where it was stored."""

@@ -120,8 +120,8 @@ def tls_proxy(location: str) -> Iterator[TlsProxy]:
 def _nginx() -> str:
     program = shutil.which("nginx") or "/usr/sbin/nginx"
     if not Path(program).exists():
-        why = "nginx is not installed: install the package nginx-light"
-        pytest.fail(why) if os.environ.get("CI") else pytest.skip(why)
+        reason = "nginx is not installed: install the package nginx-light"
+        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
     return program
 
 

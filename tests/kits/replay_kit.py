@@ -164,15 +164,15 @@ def record(agent: Agent, count: int) -> list[LoopResult]:
 def judged(path: Path, records: Iterable[LoopResult]) -> list[ReplayedIteration]:
     """Replay *records* with an agent file."""
     shadow = Shadow(agent_from_file(path))
-    return [judge(shadow, one) for one in records]
+    return [judge(shadow, past_record) for past_record in records]
 
 
-def differing(found: Sequence[ReplayedIteration]) -> set[str]:
+def differing(iterations: Sequence[ReplayedIteration]) -> set[str]:
     """The kinds of differences."""
-    return {kind for one in found for kind in one.differences}
+    return {kind for iteration in iterations for kind in iteration.differences}
 
 
 def write_records(path: Path, records: Iterable[LoopResult]) -> Path:
     """A file with one record a line."""
-    path.write_text("".join(f"{one.to_json()}\n" for one in records))
+    path.write_text("".join(f"{past_record.to_json()}\n" for past_record in records))
     return path

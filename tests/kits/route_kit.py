@@ -224,10 +224,10 @@ class Known:
     @property
     def run(self) -> str:
         """One that has ended, so that it has a callback."""
-        made = self.waiting_run
-        self._post(f"/runs/{made}/cancel")
+        run_id = self.waiting_run
+        self._post(f"/runs/{run_id}/cancel")
         self._post("/resume")
-        return made
+        return run_id
 
     @property
     def open_investigation(self) -> str:
@@ -236,10 +236,12 @@ class Known:
     @property
     def investigation(self) -> str:
         """One that has ended."""
-        made = self._asked("Why?")
+        investigation_id = self._asked("Why?")
         store = self._running.agent("routed").investigations
-        wait_until(lambda: (found := store.get(made)) is not None and found.status == "ended")
-        return made
+        wait_until(
+            lambda: (record := store.get(investigation_id)) is not None and record.status == "ended"
+        )
+        return investigation_id
 
     @property
     def key(self) -> str:
@@ -252,27 +254,27 @@ class Known:
         return self._ask("POST", f"{BASE}/agents/routed{path}", body or {}, expect)
 
 
-def filled(value: Any, known: Known) -> Any:
+def filled(value: Any, ids: Known) -> Any:
     """A path or body with the names of things that there are."""
     if isinstance(value, str):
-        return value.format(known=known)
+        return value.format(known=ids)
     if isinstance(value, list):
-        return [filled(one, known) for one in value]
-    return {name: filled(inner, known) for name, inner in value.items()}
+        return [filled(item, ids) for item in value]
+    return {name: filled(inner, ids) for name, inner in value.items()}
 
 
-def asked_everything(ask: Client, known: Known) -> Iterator[str]:
+def asked_everything(ask: Client, ids: Known) -> Iterator[str]:
     """Ask every route, of the default agent and of a named one; those without success."""
-    for route in (one for one in ALL if one.name not in LAST):
+    for route in (each_route for each_route in ALL if each_route.name not in LAST):
         for rule in route.rules.values():
-            refusal = _refusal(ask, known, route, rule.removesuffix(route.path))
+            refusal = _refusal(ask, ids, route, rule.removesuffix(route.path))
             if refusal:
                 yield refusal
 
 
-def _refusal(ask: Client, known: Known, route: Route, base: str) -> str:
-    path = filled(PATHS.get(route.name, route.path), known)
-    body = filled(BODIES[route.name], known) if route.name in BODIES else None
+def _refusal(ask: Client, ids: Known, route: Route, base: str) -> str:
+    path = filled(PATHS.get(route.name, route.path), ids)
+    body = filled(BODIES[route.name], ids) if route.name in BODIES else None
     url = ask.base + base.replace("<agentId>", "routed") + path
     with ask.send(route.method, url, body, "bot" if route.noun == "mcp" else "bob") as got:
         if got.headers["Content-Type"].startswith("text/event-stream"):

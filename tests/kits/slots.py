@@ -41,9 +41,9 @@ def watch_slots() -> None:
 
 def _check(commands: Iterable[tuple[Any, ...]]) -> None:
     tags = {
-        found[1]
+        match[1]
         for command in commands
         for part in command
-        if isinstance(part, str) and (found := _KEY.fullmatch(part))
+        if isinstance(part, str) and (match := _KEY.fullmatch(part))
     }
     assert len(tags) < 2, f"one call has keys in several slots: {sorted(tags)}"

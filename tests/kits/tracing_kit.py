@@ -44,18 +44,18 @@ class Kept:
 
 def export_of(store: Store, sender: Any = None, **settings: Any) -> tuple[TraceExport, Kept]:
     """An exporter of *store*, and what it sends."""
-    kept = sender or Kept()
-    return TraceExport(store, store, kept, TracesSettings(**settings)), kept
+    spans = sender or Kept()
+    return TraceExport(store, store, spans, TracesSettings(**settings)), spans
 
 
 def tree(spans: Iterable[Span]) -> list[str]:
     """The spans of one trace as indented lines, children below their parents."""
-    known = list(spans)
-    check(known)
+    span_list = list(spans)
+    check(span_list)
 
     def below(parent: int | None, depth: int) -> list[str]:
         lines = []
-        for span in (one for one in known if one.parent_id == parent):
+        for span in (child for child in span_list if child.parent_id == parent):
             error = f" ({span.error})" if span.error else ""
             lines += [f"{'  ' * depth}{span.name}{error}", *below(span.span_id, depth + 1)]
         return lines
@@ -65,11 +65,13 @@ def tree(spans: Iterable[Span]) -> list[str]:
 
 def check(spans: Iterable[Span]) -> None:
     """No span comes twice, each trace has one root, and every parent is there."""
-    known = list(spans)
-    twice = [pair for pair, n in Counter((s.trace_id, s.span_id) for s in known).items() if n > 1]
+    span_list = list(spans)
+    twice = [
+        pair for pair, n in Counter((s.trace_id, s.span_id) for s in span_list).items() if n > 1
+    ]
     assert not twice
-    for trace in {span.trace_id for span in known}:
-        own = [span for span in known if span.trace_id == trace]
+    for trace in {span.trace_id for span in span_list}:
+        own = [span for span in span_list if span.trace_id == trace]
         ids = {span.span_id for span in own}
         assert len([span for span in own if span.parent_id is None]) == 1
         assert all(span.parent_id in ids for span in own if span.parent_id is not None)
@@ -151,5 +153,5 @@ def _span(sent: Any) -> Span:
 def _value(value: Any) -> Any:
     kind = value.WhichOneof("value")
     if kind == "array_value":
-        return [_value(one) for one in value.array_value.values]
+        return [_value(item) for item in value.array_value.values]
     return getattr(value, kind)

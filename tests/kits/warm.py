@@ -52,10 +52,10 @@ _PR_SET_PDEATHSIG = 1
 class Forked:
     """A process that was forked; what `subprocess.Popen` offers of it."""
 
-    def __init__(self, pid: int, ended: int) -> None:
+    def __init__(self, pid: int, pipe: int) -> None:
         self.pid = pid
         self.returncode: int | None = None
-        self._ended = ended
+        self._ended = pipe
 
     def poll(self) -> int | None:
         """The exit status; None while it runs."""
@@ -88,10 +88,10 @@ class Forked:
 
     def _look(self, timeout: float | None) -> int | None:
         if self.returncode is None and select.select([self._ended], [], [], timeout)[0]:
-            told = os.read(self._ended, 16)
+            status_text = os.read(self._ended, 16)
             os.close(self._ended)
             # Nothing is told when the parent is gone, which ends only when the tests do.
-            self.returncode = int(told or b"-9")
+            self.returncode = int(status_text or b"-9")
         return self.returncode
 
 
@@ -100,14 +100,16 @@ class Nursery:
 
     def __init__(self) -> None:
         self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        kept = {name: text for name, text in os.environ.items() if not name.startswith("BOYD_")}
+        environment = {
+            name: text for name, text in os.environ.items() if not name.startswith("BOYD_")
+        }
         paths = filter(None, (*FOLDERS, os.environ.get("PYTHONPATH")))
         # The mathematics of numpy would start threads, and a process with threads must not fork.
-        kept |= {"PYTHONPATH": os.pathsep.join(paths), "OPENBLAS_NUM_THREADS": "1"}
+        environment |= {"PYTHONPATH": os.pathsep.join(paths), "OPENBLAS_NUM_THREADS": "1"}
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "warm", str(theirs.fileno())],
-                env=kept,
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
             )
@@ -127,17 +129,17 @@ class Nursery:
         """
         streams = {1: out, 2: out if errors is None else errors}
         streams |= {} if stdin is None else {0: stdin}
-        said = [str(Path.cwd()), list(arguments), dict(environment), list(streams)]
-        order = json.dumps(said).encode()
+        order_fields = [str(Path.cwd()), list(arguments), dict(environment), list(streams)]
+        order = json.dumps(order_fields).encode()
         assert len(order) < _MOST, "the environment is too large"
-        ended, told = os.pipe()
+        read_end, write_end = os.pipe()
         try:
             with self._lock:
-                socket.send_fds(self._line, [order], [told, *streams.values()])
+                socket.send_fds(self._line, [order], [write_end, *streams.values()])
                 pid = int(self._line.recv(16))
         finally:
-            os.close(told)
-        return Forked(pid, ended)
+            os.close(write_end)
+        return Forked(pid, read_end)
 
     def close(self) -> None:
         """End the process, and with it those that it has started."""
@@ -165,16 +167,16 @@ class _Parent:
                 order, descriptors, _, _ = socket.recv_fds(self._line, _MOST, 4)
                 if not order:
                     return None
-                told, *streams = descriptors
+                status_pipe, *streams = descriptors
                 pid = os.fork()
                 if pid == 0:
-                    return self._become(json.loads(order), streams, told)
+                    return self._become(json.loads(order), streams, status_pipe)
                 for stream in streams:
                     os.close(stream)
                 self._wait_for_session(pid)
                 self._line.send(str(pid).encode())
                 watched = os.pidfd_open(pid)
-                self._ended[watched] = (pid, told)
+                self._ended[watched] = (pid, status_pipe)
                 self._events.register(watched, selectors.EVENT_READ)
 
     @staticmethod
@@ -186,18 +188,18 @@ class _Parent:
 
     def _bury(self, watched: int) -> None:
         self._events.unregister(watched)
-        pid, told = self._ended.pop(watched)
+        pid, status_pipe = self._ended.pop(watched)
         _, status = os.waitpid(pid, 0)
         os.close(watched)
         with suppress(BrokenPipeError):
-            os.write(told, str(os.waitstatus_to_exitcode(status)).encode())
-        os.close(told)
+            os.write(status_pipe, str(os.waitstatus_to_exitcode(status)).encode())
+        os.close(status_pipe)
 
     def _become(
         self,
         order: tuple[str, list[str], dict[str, str], list[int]],
         streams: Sequence[int],
-        told: int,
+        status_pipe: int,
     ) -> list[str]:
         folder, arguments, environment, numbers = order
         os.setsid()
@@ -214,7 +216,7 @@ class _Parent:
         for watched, (_, other) in self._ended.items():
             os.close(watched)
             os.close(other)
-        os.close(told)
+        os.close(status_pipe)
         os.chdir(folder)
         os.environ.clear()
         os.environ.update(environment)
