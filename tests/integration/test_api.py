@@ -229,17 +229,17 @@ def test_a_conversation_with_the_model_is_followed_as_it_comes(
             rest = list(iter(lambda: block(stream), {}))
 
     assert (status, status_said, going["status"]) == (201, 202, "running")
-    assert [one["event"] for one in blocks[1:] if one["event"] != "delta"] == [
+    assert [row["event"] for row in blocks[1:] if row["event"] != "delta"] == [
         *("asked", "said", "ended")
     ]
     assert json.loads(blocks[-1]["data"])["text"] == first
-    assert [one["event"] for one in rest if one["event"] != "delta"] == ["said", "ended"]
+    assert [row["event"] for row in rest if row["event"] != "delta"] == ["said", "ended"]
     assert json.loads(rest[-1]["data"])["text"] == "Since noon."
     _, page, _ = site.request("GET", f"{path}/log")
     # Pieces of a turn are forgotten when the next one begins: what it said is told whole.
     kept_ids = [entry["id"] for entry in page["entries"] if entry["entry"]["kind"] != "delta"]
-    shown_ids = [one["id"] for one in [*blocks[1:], *rest] if one["event"] != "delta"]
-    assert [id_ for id_ in kept_ids if id_ in shown_ids] == shown_ids
+    shown_ids = [row["id"] for row in [*blocks[1:], *rest] if row["event"] != "delta"]
+    assert [entry_id for entry_id in kept_ids if entry_id in shown_ids] == shown_ids
 
 
 def test_a_client_that_reads_nothing_takes_little_memory(

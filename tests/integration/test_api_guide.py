@@ -107,9 +107,9 @@ def shell(deployment: Deployment, agent: Path, tmp_path: Path) -> Iterator[tuple
     boyd.chmod(0o755)
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "BOYD_REDIS_URL": deployment.redis_url}
-    shell_ = Shell(tmp_path, environment)
-    yield shell_, address[1]
-    shell_.close()
+    new_shell = Shell(tmp_path, environment)
+    yield new_shell, address[1]
+    new_shell.close()
 
 
 def parsed(text: str) -> Any:

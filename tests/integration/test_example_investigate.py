@@ -116,13 +116,13 @@ def _copied(target: Path, shop: str, model: str) -> Path:
 @pytest.fixture
 def site(deployment: Deployment, tmp_path: Path) -> Iterator[Site]:
     """A shop that is well."""
-    made = Site(deployment, tmp_path)
+    new_site = Site(deployment, tmp_path)
     try:
-        wait_until(made.is_open, 60)
-        wait_until(lambda: made.health() == 200)
-        yield made
+        wait_until(new_site.is_open, 60)
+        wait_until(lambda: new_site.health() == 200)
+        yield new_site
     finally:
-        made.close()
+        new_site.close()
 
 
 @pytest.fixture

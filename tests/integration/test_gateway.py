@@ -213,12 +213,12 @@ def test_two_calls_stay_two_however_the_server_cuts_them(cut: Cut) -> None:
     with ScriptedModel([reply]) as server, Gateway(settings_for(server, "openai")) as model_call:
         turn = model_call.turn(ASK, Watcher())
 
-    assert [(one.name, json.loads(one.arguments)) for one in turn.calls] == [
+    assert [(tool_call.name, json.loads(tool_call.arguments)) for tool_call in turn.calls] == [
         ("read", {"path": "/a"}),
         ("read", {"path": "/b"}),
         ("uptime", {}),
     ]
-    assert len({one.id for one in turn.calls}) == 3
+    assert len({made_call.id for made_call in turn.calls}) == 3
 
 
 def test_an_id_that_an_earlier_turn_had_is_not_given_again(world: Any) -> None:

@@ -149,7 +149,7 @@ def test_a_stalled_goal_is_split_and_completed_when_its_parts_are(scholar: Mind)
     assert parent["status"] == "Suspended", parent
     assert 0 < cycles <= 10
     assert len(children) == len(parent["children"]) == 3
-    assert all(one["status"] == "Active" and one["parent"] == id for one in children)
+    assert all(part["status"] == "Active" and part["parent"] == id for part in children)
     linked = scholar.get("graph", symbol=f"goal:{id}")["out"]
     links = {fact["object"] for fact in linked if fact["predicate"] == "agent:child_goal"}
     assert links == {f"goal:{name}" for name in parent["children"]}

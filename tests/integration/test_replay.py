@@ -324,9 +324,9 @@ def test_a_killed_replay_goes_on_and_says_the_same(
 ) -> None:
     slow = PLUGIN.replace("at = ctx.now()", "import time; time.sleep(0.05); at = ctx.now()")
     many = [
-        one.patched({"iteration": number, "id": f"shop:{number}"})
+        past_iteration.patched({"iteration": number, "id": f"shop:{number}"})
         for number in range(1, 4 * PORTION)
-        for one in [records[number % len(records)]]
+        for past_iteration in [records[number % len(records)]]
     ]
     place = Place(tmp_path, many, slow)
     process = place.boyd("replay", "--records", str(place.records), "--jobs", "1")
@@ -427,11 +427,15 @@ def test_cases_pass_while_the_agent_decides_rightly_and_say_what_is_different(
 ) -> None:
     place = Place(tmp_path, records)
     cases = place.agent.parent / "cases"
-    for one in records:
-        assert one.decision is not None
-        expect = Expectation(action=one.decision.action)
-        if not (one.trace and one.trace.vetoed):
-            write_case(cases, f"case-{one.iteration}", ReplayCase(expect=expect, record=one))
+    for past_iteration in records:
+        assert past_iteration.decision is not None
+        expect = Expectation(action=past_iteration.decision.action)
+        if not (past_iteration.trace and past_iteration.trace.vetoed):
+            write_case(
+                cases,
+                f"case-{past_iteration.iteration}",
+                ReplayCase(expect=expect, record=past_iteration),
+            )
     fine = place.boyd("test")
     out, errors = fine.communicate(timeout=120)
     assert fine.returncode == 0, (out, errors)
@@ -458,9 +462,9 @@ def test_thousands_of_iterations_of_an_unchanged_agent_have_no_difference(
 ) -> None:
     recorded = record(agent_from_file(write_agent(tmp_path / "then")), 500)
     many = [
-        one.patched({"iteration": number, "id": f"shop:{number}"})
+        past_iteration.patched({"iteration": number, "id": f"shop:{number}"})
         for number in range(1, 2001)
-        for one in [recorded[number % len(recorded)]]
+        for past_iteration in [recorded[number % len(recorded)]]
     ]
     place = Place(tmp_path, many)
     first, second = (place.replay("-o", "json") for _ in range(2))

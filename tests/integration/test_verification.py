@@ -54,10 +54,10 @@ def test_harm_is_seen_and_undone_by_workers(deployment: Deployment) -> None:
     execution = act(deployment)
     wait_until(lambda: compensated(deployment, execution))
 
-    verification_ = verification(deployment, execution)
-    assert (verification_.verdict, verification_.evidence) == ("worse", "it is broken")
-    assert verification_.compensation is not None
-    assert verification_.compensation.state == "rolled back"
+    verdict = verification(deployment, execution)
+    assert (verdict.verdict, verdict.evidence) == ("worse", "it is broken")
+    assert verdict.compensation is not None
+    assert verdict.compensation.state == "rolled back"
     wait_until(lambda: deployment.effects() == ["break", "look", "mend", "look"])
     held = deployment.launcher("verified").trigger("test")
     result = deployment.ended("verified", held.iteration)
@@ -117,9 +117,9 @@ def test_an_action_whose_worker_was_killed_is_verified(deployment: Deployment) -
 
     assert [action_result.state for action_result in result.action_results] == ["unknown"]
     wait_until(lambda: compensated(deployment, execution))
-    verification_ = verification(deployment, execution)
-    assert verification_.verdict == "worse"
-    assert verification_.compensation is not None
+    verdict = verification(deployment, execution)
+    assert verdict.verdict == "worse"
+    assert verdict.compensation is not None
     # Nobody knows what a rollback would have to undo.
-    assert verification_.compensation.state == "failed"
-    assert "Only a successful execution can be rolled back" in verification_.compensation.detail
+    assert verdict.compensation.state == "failed"
+    assert "Only a successful execution can be rolled back" in verdict.compensation.detail

@@ -43,7 +43,7 @@ WEEKEND = event(
 
 
 @pytest.mark.parametrize(
-    ("time", "found"),
+    ("time", "expected"),
     [
         # Days are those of the calendar's time zone.
         ("2026-12-23T22:59", None),
@@ -56,11 +56,13 @@ WEEKEND = event(
     ],
 )
 def test_freezes_follow_their_rules_and_the_local_clock(
-    time: str, found: tuple[str, str] | None, tmp_path: Path
+    time: str, expected: tuple[str, str] | None, tmp_path: Path
 ) -> None:
     freeze = calendar(tmp_path, CHRISTMAS, WEEKEND).freeze(at(time))
 
-    assert (freeze and (freeze.title, freeze.until)) == (found and (found[0], at(found[1])))
+    assert (freeze and (freeze.title, freeze.until)) == (
+        expected and (expected[0], at(expected[1]))
+    )
 
 
 @pytest.mark.parametrize("zone", [f";TZID={VIENNA}", ""])
@@ -101,9 +103,11 @@ def test_times_without_a_zone_are_in_that_of_the_calendar(tmp_path: Path) -> Non
 
 
 def test_a_cancelled_event_is_no_freeze(tmp_path: Path) -> None:
-    gone = event("DTSTART:20260601T100000Z", "DTEND:20260601T110000Z", "STATUS:CANCELLED")
+    cancelled_event = event(
+        "DTSTART:20260601T100000Z", "DTEND:20260601T110000Z", "STATUS:CANCELLED"
+    )
 
-    assert calendar(tmp_path, gone).freeze(at("2026-06-01T10:30")) is None
+    assert calendar(tmp_path, cancelled_event).freeze(at("2026-06-01T10:30")) is None
 
 
 def test_a_file_is_read_again_when_it_has_changed(tmp_path: Path) -> None:

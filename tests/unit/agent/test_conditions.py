@@ -146,9 +146,9 @@ class Params(BaseModel):
 
 
 def test_the_types_of_params_are_those_of_their_schema() -> None:
-    found = names_of(Params.model_json_schema(mode="serialization"))
+    types = names_of(Params.model_json_schema(mode="serialization"))
 
-    assert found == {
+    assert types == {
         "params.name": "string",
         "params.count": "int",
         "params.share": "double",

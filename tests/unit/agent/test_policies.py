@@ -63,14 +63,14 @@ def test_as_many_principals_as_the_policy_asks_for_have_to_approve() -> None:
     recorder = Recorder()
     lab = lab_with(recorder, min_approvals=3)
     item = pending_item(lab)
-    found = []
+    answers = []
     for name in ("ann", "bob", "eve", "joe"):
-        found.append(lab.resolver.answer(item.id, "approved", person(name), f"{name} agrees"))
+        answers.append(lab.resolver.answer(item.id, "approved", person(name), f"{name} agrees"))
         lab.deliver()
     done = now(lab, item)
 
-    assert [f.outcome for f in found] == ["counted", "counted", "approved", "not-pending"]
-    assert [f.item.status for f in found if f.item] == ["pending", "pending", *["approved"] * 2]
+    assert [f.outcome for f in answers] == ["counted", "counted", "approved", "not-pending"]
+    assert [f.item.status for f in answers if f.item] == ["pending", "pending", *["approved"] * 2]
     assert [(vote.by, vote.note) for vote in done.approvals] == [
         ("ann", "ann agrees"),
         ("bob", "bob agrees"),
@@ -164,11 +164,11 @@ def test_a_repeated_request_keeps_its_reason_on_the_item() -> None:
     item = pending_item(lab)
 
     assert item.requested_by == ["ann", "bob"]
-    assert [(one.by, one.rationale) for one in item.asked] == [
+    assert [(request.by, request.rationale) for request in item.asked] == [
         ("ann", "disk alarm 42"),
         ("bob", "the same on host b"),
     ]
-    assert all(one.at >= item.created_at for one in item.asked)
+    assert all(request.at >= item.created_at for request in item.asked)
 
 
 def test_the_requester_may_approve_where_the_policy_says_so() -> None:
@@ -231,10 +231,10 @@ def test_where_a_note_is_required_there_is_no_answer_without_one(note: str | Non
     assert lab.resolver.answer(item.id, "approved", person("ann"), "CHG-1").outcome == "approved"
 
 
-def policy_of(made: Agent, decision: Decision) -> ApprovalPolicy:
+def policy_of(policed: Agent, decision: Decision) -> ApprovalPolicy:
     """The policy for a decision of that agent, in no particular situation."""
-    action = made.host.actions[decision.action]
-    return made.policy(Circumstances(action, decision, NO_SITUATION, utc_now))
+    action = policed.host.actions[decision.action]
+    return policed.policy(Circumstances(action, decision, NO_SITUATION, utc_now))
 
 
 def test_the_first_policy_that_fits_applies() -> None:
@@ -245,11 +245,11 @@ def test_the_first_policy_that_fits_applies() -> None:
         {"required": {"min_approvals": 8}},
     ]
     other = Recorder().action("other")
-    made = agent(Recorder().action(), other, approvals={"policies": policies})
+    policed = agent(Recorder().action(), other, approvals={"policies": policies})
 
-    assert policy_of(made, choice()).min_approvals == 2
-    assert policy_of(made, choice(risk="critical")).min_approvals == 3
-    assert policy_of(made, choice("p:other")).min_approvals == 8
+    assert policy_of(policed, choice()).min_approvals == 2
+    assert policy_of(policed, choice(risk="critical")).min_approvals == 3
+    assert policy_of(policed, choice("p:other")).min_approvals == 8
 
 
 @pytest.mark.parametrize(("action", "decision"), [("critical", "low"), ("low", "critical")])
@@ -259,13 +259,13 @@ def test_of_two_risks_the_higher_one_finds_the_policy(action: Any, decision: Any
         {"risk": ["low", "medium"], "required": {"min_approvals": 1}},
         {"risk": ["high", "critical"], "required": {"min_approvals": 2}},
     ]
-    made = agent(Recorder().action(risk=action), approvals={"policies": policies})
+    policed = agent(Recorder().action(risk=action), approvals={"policies": policies})
 
-    assert policy_of(made, choice(risk=decision)).min_approvals == 2
+    assert policy_of(policed, choice(risk=decision)).min_approvals == 2
 
 
 def test_without_a_fitting_policy_the_agents_own_applies() -> None:
-    made = agent(
+    policed = agent(
         Recorder().action(),
         approvals={
             "required": {"min_approvals": 4},
@@ -273,7 +273,7 @@ def test_without_a_fitting_policy_the_agents_own_applies() -> None:
         },
     )
 
-    assert policy_of(made, choice()).min_approvals == 4
+    assert policy_of(policed, choice()).min_approvals == 4
 
 
 def test_the_policy_is_frozen_on_the_item_when_it_is_proposed() -> None:
@@ -298,7 +298,7 @@ def test_an_answer_to_another_version_of_the_item_is_refused() -> None:
     current = now(lab, item).version
     counted = resolver.answer(item.id, "approved", eve, version=current)
 
-    assert [found.outcome for found in late] == ["changed"] * 3
+    assert [answer.outcome for answer in late] == ["changed"] * 3
     assert counted.outcome == "counted"
     assert counted.item is not None
     assert counted.item.version == current + 1

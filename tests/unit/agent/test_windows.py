@@ -207,13 +207,13 @@ def test_outside_of_its_window_a_person_is_asked(clock: Clock) -> None:
     lab = lab_for(recorder, windows=[OFFICE])
     result = lab.run()
     item = lab.store.approvals.page(50).pending[0]
-    why = (
+    reason = (
         "window 'office hours' is closed: outside its hours;"
         " it opens 2026-10-26 08:00 Europe/Vienna"
     )
 
-    assert gate_of(result) == ("asked", why)
-    assert (item.reason, recorder.calls) == (why, [])
+    assert gate_of(result) == ("asked", reason)
+    assert (item.reason, recorder.calls) == (reason, [])
 
     assert lab.resolver.answer(item.id, "approved", person("ann")).counts
     lab.deliver()
@@ -270,11 +270,11 @@ def test_a_change_freeze_closes_a_window(clock: Clock, tmp_path: Path) -> None:
     window = {**OFFICE, "freezes": "freezes.ics"}
     lab = lab_for(folder=tmp_path, windows=[window])
     # The freeze ends on Tuesday at midnight, and the hours begin at eight.
-    why = (
+    reason = (
         "window 'office hours' is closed: change freeze 'Autumn sale' until"
         " 2026-10-27 00:00 Europe/Vienna; it opens 2026-10-27 08:00 Europe/Vienna"
     )
-    assert gate_of(lab.run()) == ("asked", why)
+    assert gate_of(lab.run()) == ("asked", reason)
 
     (tmp_path / "freezes.ics").write_text(FREEZE.replace("20261027", "20261024"))
     clock.time = "2026-10-24T12:00"
@@ -353,9 +353,9 @@ def test_a_call_outside_of_the_window_is_asked_for(clock: Clock) -> None:
     call = lab.launcher.call(request, None)
     lab.deliver()
 
-    found = lab.store.calls.get(call)
-    assert found is not None
-    assert found.approval_id is not None
+    record = lab.store.calls.get(call)
+    assert record is not None
+    assert record.approval_id is not None
     assert recorder.calls == []
 
 

@@ -62,17 +62,17 @@ def running(home: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.fixture(autouse=True)
 def opened(monkeypatch: pytest.MonkeyPatch) -> Opened:
     """The opened APIs: URL, key and agent."""
-    found: Opened = []
+    calls: Opened = []
     begin = Api.__init__
 
     def noted(
         self: Api, url: str, key: str | None, agent: str | None, traces: TracesSettings
     ) -> None:
-        found.append((url, key, agent))
+        calls.append((url, key, agent))
         begin(self, url, key, agent, traces)
 
     monkeypatch.setattr(Api, "__init__", noted)
-    return found
+    return calls
 
 
 def test_the_deployment_that_runs_here_is_the_default(running: str, opened: Opened) -> None:
@@ -145,7 +145,7 @@ def test_a_key_that_others_can_read_is_refused(profiles: Path, name: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("[other]\nurl = 'http://x'", "has no profile 'work'; known: other"),
         ("[work]\nkey = 'x'", "profile 'work': url: Field required"),
@@ -157,8 +157,8 @@ def test_a_key_that_others_can_read_is_refused(profiles: Path, name: str) -> Non
     ],
 )
 def test_an_invalid_profile_is_refused_with_the_reason(
-    profiles: Path, text: str, said: str
+    profiles: Path, text: str, message: str
 ) -> None:
     profiles.write_text(text)
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         open_api(load_settings(), Flags(profile="work"))

@@ -180,7 +180,7 @@ def test_a_plugin_that_needs_a_model_is_fine_with_one(tmp_path: Path, plugin: st
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("loop_intervall = 3\n", "loop_intervall: is not known; did you mean 'loop_interval'?"),
         (MODEL + 'modle = "x"\n', "llm.modle: is not known; did you mean 'model'?"),
@@ -208,12 +208,12 @@ def test_a_plugin_that_needs_a_model_is_fine_with_one(tmp_path: Path, plugin: st
     ],
 )
 def test_an_unknown_setting_is_reported_with_the_nearest_known_one(
-    tmp_path: Path, text: str, said: str
+    tmp_path: Path, text: str, message: str
 ) -> None:
     done = checked(tmp_path, text)
 
     assert done.exit_code == 1
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -323,23 +323,23 @@ class Web(Plugin):
 """
 
 
-@pytest.mark.parametrize("named", ['"web:restrat"', 'f"{self.id}:restrat"'])
+@pytest.mark.parametrize("action", ['"web:restrat"', 'f"{self.id}:restrat"'])
 def test_a_decision_for_an_action_that_does_not_exist_is_a_warning(
-    tmp_path: Path, named: str
+    tmp_path: Path, action: str
 ) -> None:
-    plugin = DECIDES.replace("ACTION", named)
+    plugin = DECIDES.replace("ACTION", action)
     done = checked(tmp_path, f'{FOLDER}[[plugins]]\nuse = "web"\n', plugin)
 
     assert done.exit_code == 0
-    said = "strategy web:choose: there is no action 'web:restrat'; did you mean 'web:restart'?"
-    assert said in done.stderr
+    warning = "strategy web:choose: there is no action 'web:restrat'; did you mean 'web:restart'?"
+    assert warning in done.stderr
 
 
-@pytest.mark.parametrize("named", ['"web:restart"', 'f"{self.id}:restart"', "pick()"])
+@pytest.mark.parametrize("action", ['"web:restart"', 'f"{self.id}:restart"', "pick()"])
 def test_a_decision_for_an_action_that_exists_or_is_computed_is_fine(
-    tmp_path: Path, named: str
+    tmp_path: Path, action: str
 ) -> None:
-    plugin = DECIDES.replace("ACTION", named)
+    plugin = DECIDES.replace("ACTION", action)
     done = checked(tmp_path, f'{FOLDER}[[plugins]]\nuse = "web"\n', plugin)
 
     assert (done.exit_code, done.stderr) == (0, "")
@@ -362,8 +362,8 @@ def test_a_policy_that_nobody_can_meet_is_refused(tmp_path: Path, where: str) ->
     done = checked(tmp_path, f'{FOLDER}{where}{required}\n[[plugins]]\nuse = "web"\n')
 
     assert done.exit_code == 1
-    said = "required: it needs 2 approvals, but only 1 principal may approve"
-    assert said in done.stderr
+    error = "required: it needs 2 approvals, but only 1 principal may approve"
+    assert error in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -69,9 +69,9 @@ def server() -> Iterator[Server]:
 def client(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
     """A client of it."""
     monkeypatch.setattr(module, "PAUSE", 0.01)
-    made = Client(server.url, "boyd_key")
-    yield made
-    made.close()
+    new_client = Client(server.url, "boyd_key")
+    yield new_client
+    new_client.close()
 
 
 def test_a_request_carries_the_key_and_names_the_agent(server: Server, client: Client) -> None:
@@ -179,7 +179,7 @@ def test_an_endpoint_refuses_in_its_own_words(server: Server, client: Client) ->
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "said"),
+    ("status", "body", "message"),
     [
         (
             502,
@@ -198,18 +198,18 @@ def test_an_endpoint_refuses_in_its_own_words(server: Server, client: Client) ->
     ],
 )
 def test_a_response_that_is_not_of_the_api_is_an_error_that_says_so(
-    server: Server, client: Client, status: int, body: str, said: str
+    server: Server, client: Client, status: int, body: str, message: str
 ) -> None:
     server.will(status, body, Location="/elsewhere")
-    with pytest.raises(ApiProblem, match=said):
+    with pytest.raises(ApiProblem, match=message):
         client.get("/state", Said)
 
 
 def test_an_api_that_is_not_there_is_named_with_what_to_do() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    said = rf"the API at http://127.0.0.1:{port} does not answer: connection refused; start it"
-    with pytest.raises(ApiUnavailable, match=said):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    message = rf"the API at http://127.0.0.1:{port} does not answer: connection refused; start it"
+    with pytest.raises(ApiUnavailable, match=message):
         Client(f"http://127.0.0.1:{port}").get("/state", Said)
 
 
@@ -217,8 +217,8 @@ def test_an_unknown_authority_of_the_api_is_an_error_that_says_how_to_trust_it(
     tmp_path: Path,
 ) -> None:
     with tls_server(Authority(tmp_path).issue("localhost")) as port:
-        said = "its certificate cannot be verified; let REQUESTS_CA_BUNDLE name"
-        with pytest.raises(ApiUnavailable, match=said):
+        message = "its certificate cannot be verified; let REQUESTS_CA_BUNDLE name"
+        with pytest.raises(ApiUnavailable, match=message):
             Client(f"https://localhost:{port}").get("/state", Said)
 
 
@@ -282,12 +282,12 @@ def test_entries_of_an_investigation_are_read_with_their_places(
     server: Server, client: Client
 ) -> None:
     lost = "event: missed\ndata: {}\n\n"
-    known = 'id: 5-0\nevent: asked\ndata: {"kind": "asked", "text": "Why?"}\n\n'
+    known_entry = 'id: 5-0\nevent: asked\ndata: {"kind": "asked", "text": "Why?"}\n\n'
     later = 'id: 6-0\nevent: sung\ndata: {"kind": "sung"}\n\nid: 7-0\n\n:\n\n'
-    server.will(body=f"retry: 2000\n\n{lost}{known}{later}", Content_Type="text/event-stream")
-    found = list(client.of("a").entries("i/1", "4-0"))
+    server.will(body=f"retry: 2000\n\n{lost}{known_entry}{later}", Content_Type="text/event-stream")
+    entries = list(client.of("a").entries("i/1", "4-0"))
 
-    assert [(one.id, one.entry and one.entry.kind) for one in found] == [
+    assert [(entry.id, entry.entry and entry.entry.kind) for entry in entries] == [
         ("", None),
         ("5-0", "asked"),
         ("6-0", None),

@@ -192,7 +192,7 @@ def test_less_important_columns_are_left_out_of_a_narrow_terminal() -> None:
 
 
 def test_the_guide_says_which_columns_are_left_out_and_in_which_order() -> None:
-    known = {
+    columns_by_list = {
         **{name: columns for name, (columns, _, _) in LISTS.items()},
         "facts": goal_views.FACTS,
         "questions": goal_views.QUESTIONS,
@@ -215,9 +215,12 @@ def test_the_guide_says_which_columns_are_left_out_and_in_which_order() -> None:
     }
     guide = (ROOT / "docs" / "cli.md").read_text()
     for name, command in names.items():
-        going = sorted((one for one in known[name] if one.drop), key=lambda one: -one.drop)
+        going = sorted(
+            (column for column in columns_by_list[name] if column.drop),
+            key=lambda column: -column.drop,
+        )
         where = "of workers: " if name == "workers" else ""
-        assert f"| `{command}` | {where}{', '.join(one.name for one in going)} |" in guide
+        assert f"| `{command}` | {where}{', '.join(column.name for column in going)} |" in guide
 
 
 def test_a_folded_column_loses_no_words() -> None:
@@ -255,8 +258,8 @@ def test_in_a_pipe_columns_of_long_ids_align(capsys: pytest.CaptureFixture[str])
 
 
 def test_times_in_columns_are_short() -> None:
-    told = [output.short_seconds(number) for number in (1.9, 119, 120, 3540, 7199, 7200, 172800)]
-    assert told == ["1 s", "119 s", "2 min", "59 min", "119 min", "2 h", "2 d"]
+    texts = [output.short_seconds(number) for number in (1.9, 119, 120, 3540, 7199, 7200, 172800)]
+    assert texts == ["1 s", "119 s", "2 min", "59 min", "119 min", "2 h", "2 d"]
     now = datetime(2026, 3, 4, 15, 30, tzinfo=UTC)
     assert output.short_age(now - timedelta(seconds=90), now) == "90 s ago"
     assert output.short_age(now, now) == "just now"
@@ -264,7 +267,7 @@ def test_times_in_columns_are_short() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ago", "shown"),
+    ("ago", "expected"),
     [
         (timedelta(hours=1), "%H:%M:%S"),
         (timedelta(days=2), "%b %d %H:%M"),
@@ -272,12 +275,12 @@ def test_times_in_columns_are_short() -> None:
     ],
 )
 def test_a_date_in_a_column_says_no_more_than_needed(
-    monkeypatch: pytest.MonkeyPatch, ago: timedelta, shown: str
+    monkeypatch: pytest.MonkeyPatch, ago: timedelta, expected: str
 ) -> None:
     now = datetime(2026, 3, 4, 12).astimezone()
     moment = now - ago
     monkeypatch.setattr(output, "is_terminal", lambda: True)
-    assert output.short_date(moment, now) == moment.strftime(shown)
+    assert output.short_date(moment, now) == moment.strftime(expected)
     monkeypatch.setattr(output, "is_terminal", lambda: False)
     assert output.short_date(moment, now) == moment.astimezone().isoformat(" ")
 
@@ -287,11 +290,15 @@ def test_a_date_in_a_column_says_no_more_than_needed(
 )
 def test_long_ids_that_differ_at_their_ends_look_different(columns: Sequence[Column]) -> None:
     place = next(n for n, column in enumerate(columns) if column.kind == "id")
-    ids = [f"compensation:approval:{of}:drain{n}" for of in ("1a2b3c4d", "5e6f7a8b") for n in "12"]
+    ids = [
+        f"compensation:approval:{approval}:drain{n}"
+        for approval in ("1a2b3c4d", "5e6f7a8b")
+        for n in "12"
+    ]
     rows = [["x" * 20] * len(columns) for _ in ids]
     for row, id in zip(rows, ids, strict=True):
         row[place] = id
     table = output.fit_table(columns, rows, 80)
-    shown = {str(cell) for column in table.columns for cell in column.cells if "…" in str(cell)}
+    cells = {str(cell) for column in table.columns for cell in column.cells if "…" in str(cell)}
 
-    assert len([cell for cell in shown if cell.startswith("comp")]) == len(ids)
+    assert len([cell for cell in cells if cell.startswith("comp")]) == len(ids)

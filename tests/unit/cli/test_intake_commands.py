@@ -36,8 +36,8 @@ def test_a_message_is_shown_as_observations() -> None:
         assert result.exit_code == 0
         assert "1 observation" in result.output
         assert "github/Codertocat/Hello-World" in result.output
-    [one] = json.loads(intake("try", MESSAGE, "-o", "json").stdout)
-    assert (one["severity"], one["data"]["status"]) == ("error", "firing")
+    [observation] = json.loads(intake("try", MESSAGE, "-o", "json").stdout)
+    assert (observation["severity"], observation["data"]["status"]) == ("error", "firing")
 
 
 def test_with_headers_the_sender_is_checked_as_the_api_would(agent: Path) -> None:
@@ -56,12 +56,12 @@ def test_with_headers_the_sender_is_checked_as_the_api_would(agent: Path) -> Non
 def test_intake_try_refuses_bad_input_with_the_same_reason_as_the_api(tmp_path: Path) -> None:
     broken = tmp_path / "x.json"
     broken.write_text("{")
-    for words, why in (
+    for words, reason in (
         (["--format", "github"], "github: not JSON"),
         (["--format", "githup"], "did you mean 'github'?"),
     ):
         result = intake("try", broken, *words)
-        assert (result.exit_code, why in result.output) == (1, True)
+        assert (result.exit_code, reason in result.output) == (1, True)
 
 
 def test_intake_try_says_what_a_file_lacks(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_intake_try_says_what_a_file_lacks(tmp_path: Path) -> None:
 
 def test_the_list_has_formats_and_the_intakes_of_the_agent(agent: Path) -> None:
     rows = json.loads(intake("list", "--agent", agent, "-o", "json").stdout)
-    found = {row["name"]: (row["from"], row["auth"]) for row in rows}
-    assert found["github"] == ("agent", "hmac")
-    assert found["datadog"] == ("boyd", "key")
-    assert found["json"] == ("boyd", "key")
+    rows_by_name = {row["name"]: (row["from"], row["auth"]) for row in rows}
+    assert rows_by_name["github"] == ("agent", "hmac")
+    assert rows_by_name["datadog"] == ("boyd", "key")
+    assert rows_by_name["json"] == ("boyd", "key")

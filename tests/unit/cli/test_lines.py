@@ -71,7 +71,7 @@ def test_equal_reads_of_an_iteration_are_one_line_with_their_number() -> None:
 
 def past(summary: str = "All is well", action: str | None = None) -> LoopResult:
     """An iteration that saw seven things."""
-    seen = [Observation(source="p", type="state", data={}) for _ in range(7)]
+    observations_made = [Observation(source="p", type="state", data={}) for _ in range(7)]
     results = [ActionResult(action=action, success=True, duration=12)] if action else []
     return LoopResult(
         id="1",
@@ -82,7 +82,7 @@ def past(summary: str = "All is well", action: str | None = None) -> LoopResult:
         started_at=NOW - timedelta(seconds=1),
         ended_at=NOW,
         duration=123,
-        observations=seen,
+        observations=observations_made,
         situation=Situation(summary=summary, priority="low", confidence=1.0, assessments=[]),
         decision=no_op("nothing to do"),
         action_results=results,
@@ -167,8 +167,8 @@ def test_an_unknown_outcome_is_not_repeated_in_the_error_row() -> None:
     error = "Outcome unknown: worker a was lost while executing it"
     lost = ActionResult(action="p:do", success=False, duration=0, error=error, unknown=True)
 
-    said = "p:do outcome unknown: worker a was lost while executing it"
-    assert iteration_view.action_outcome(lost) == said
+    text = "p:do outcome unknown: worker a was lost while executing it"
+    assert iteration_view.action_outcome(lost) == text
     assert iteration_view.error_row(lost) == ("error", "")
 
 

@@ -47,13 +47,13 @@ def thought(piece: str) -> Delta:
 
 def result(output: str = "99 %", **fields: Any) -> Result:
     """The result of `LOOK`."""
-    known = {"time": NOW, "tool": "look", "call_id": "call00001", "status": "succeeded"}
-    return Result(observation=ToolObservation(**{**known, "output": output, **fields}))
+    defaults = {"time": NOW, "tool": "look", "call_id": "call00001", "status": "succeeded"}
+    return Result(observation=ToolObservation(**{**defaults, "output": output, **fields}))
 
 
-def answered(said: str = "It is full.", **fields: Any) -> Ended:
+def answered(answer: str = "It is full.", **fields: Any) -> Ended:
     """An end with an answer."""
-    return Ended(**{"ending": "final_answer", "text": said, "counters": USED, **fields})
+    return Ended(**{"ending": "final_answer", "text": answer, "counters": USED, **fields})
 
 
 def plain(*entries: Entry | None, answers: bool = True) -> list[str]:
@@ -85,8 +85,8 @@ def rendered(markdown: str) -> str:
 
 
 def test_a_call_is_one_line_with_its_arguments_and_its_result_some_more() -> None:
-    said = Said(step=1, text="Let me look.", calls=[LOOK])
-    lines = plain(said, Started(call_id="call00001"), result("a\nb\n", duration=1400.0))
+    turn = Said(step=1, text="Let me look.", calls=[LOOK])
+    lines = plain(turn, Started(call_id="call00001"), result("a\nb\n", duration=1400.0))
 
     assert lines == [
         "Let me look.",
@@ -113,8 +113,13 @@ def test_arguments_that_are_no_json_are_shown_as_they_are() -> None:
 
 
 def test_a_result_says_what_went_wrong() -> None:
-    seen = result(status="failed", exit_code=124, timed_out=True, truncated=True, total_bytes=70000)
-    assert plain(seen)[0] == "  #1 look: failed, exit code 124, timed out, 70000 bytes in total"
+    failed_result = result(
+        status="failed", exit_code=124, timed_out=True, truncated=True, total_bytes=70000
+    )
+    assert (
+        plain(failed_result)[0]
+        == "  #1 look: failed, exit code 124, timed out, 70000 bytes in total"
+    )
 
 
 def test_a_waiting_call_shows_how_to_approve_it() -> None:
@@ -154,11 +159,11 @@ def test_the_end_tells_the_time_and_the_money_in_plain_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("amount", "said"),
+    ("amount", "expected"),
     [(0, "$0"), (2.09e-05, "$0.000021"), (0.02, "$0.02"), (0.125, "$0.12"), (12.5, "$12.50")],
 )
-def test_money_is_written_in_plain_decimals(amount: float, said: str) -> None:
-    assert dollars(amount) == said
+def test_money_is_written_in_plain_decimals(amount: float, expected: str) -> None:
+    assert dollars(amount) == expected
 
 
 def test_the_answer_is_printed_once_and_how_it_ended() -> None:
@@ -172,8 +177,8 @@ def test_an_answer_that_goes_elsewhere_is_not_among_the_notes() -> None:
 
 
 def test_an_end_without_an_answer_is_named_with_its_reason() -> None:
-    ended = answered("Findings", ending="max_steps", detail="30 of 30\nsteps")
-    lines = plain(Said(step=1, text="Hm."), ended)
+    end = answered("Findings", ending="max_steps", detail="30 of 30\nsteps")
+    lines = plain(Said(step=1, text="Hm."), end)
     assert lines[:2] == ["Hm.", "Findings"]
     assert lines[2].startswith("! ended by max_steps: 30 of 30 steps (")
 
@@ -215,9 +220,9 @@ def test_nothing_from_outside_moves_the_cursor(
         Warned(what="x", text=evil),
         answered(f"{evil} &#27;[2J &#8238;", ending="error", detail=evil),
     ]
-    shown = "\n".join(plain(*entries)) if way == "plain" else live(capsys, entries)
+    text_shown = "\n".join(plain(*entries)) if way == "plain" else live(capsys, entries)
 
-    assert [c for c in shown if not c.isprintable() and c != "\n"] == []
+    assert [c for c in text_shown if not c.isprintable() and c != "\n"] == []
 
 
 def test_colours_of_a_tool_leave_nothing_behind() -> None:
@@ -231,10 +236,10 @@ def test_an_answer_is_printed_once_below_a_line_that_says_so(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     pieces = ["# Fou", "nd\n\nIt is **fu", "ll**.\n\n- a\n", "- b"]
-    said = "".join(pieces)
-    shown = live(capsys, [*map(text, pieces), Said(step=1, text=said), answered(said)])
+    answer = "".join(pieces)
+    printed = live(capsys, [*map(text, pieces), Said(step=1, text=answer), answered(answer)])
 
-    assert [line.strip(" ─") for line in shown.splitlines() if line.strip()] == [
+    assert [line.strip(" ─") for line in printed.splitlines() if line.strip()] == [
         "Answer",
         "Found",
         "It is full.",
@@ -255,11 +260,11 @@ def test_text_before_a_tool_call_is_printed_once_above_the_answer(
         Said(step=2, text="It is full."),
         answered(),
     ]
-    shown = live(capsys, entries)
+    printed = live(capsys, entries)
 
-    order = [shown.index(part) for part in ("Let me look.", "→ #1", "Answer", "It is full.")]
+    order = [printed.index(part) for part in ("Let me look.", "→ #1", "Answer", "It is full.")]
     assert order == sorted(order)
-    assert shown.count("Let me look.") == shown.count("It is full.") == 1
+    assert printed.count("Let me look.") == printed.count("It is full.") == 1
 
 
 def test_a_turn_of_which_no_piece_came_is_printed_whole(capsys: pytest.CaptureFixture[str]) -> None:
@@ -267,7 +272,7 @@ def test_a_turn_of_which_no_piece_came_is_printed_whole(capsys: pytest.CaptureFi
 
 
 def test_pieces_of_a_turn_that_failed_are_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = live(
+    printed = live(
         capsys,
         [
             text("Wrong.\n\nAnd this half is not even whole"),
@@ -277,22 +282,24 @@ def test_pieces_of_a_turn_that_failed_are_not_printed(capsys: pytest.CaptureFixt
             answered("Right."),
         ],
     )
-    assert "Wrong." not in shown
-    assert shown.index("withdrawn: the connection was cut") < shown.index("Right.")
-    assert shown.count("Right.") == 1
+    assert "Wrong." not in printed
+    assert printed.index("withdrawn: the connection was cut") < printed.index("Right.")
+    assert printed.count("Right.") == 1
 
 
 def test_thoughts_that_were_printed_are_withdrawn_visibly(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    shown = live(capsys, [thought("Hm.\n\nSo\n"), Discarded(step=1, why="it was cut"), answered()])
-    assert shown.index("Hm.") < shown.index("ignore the reasoning above")
+    printed = live(
+        capsys, [thought("Hm.\n\nSo\n"), Discarded(step=1, why="it was cut"), answered()]
+    )
+    assert printed.index("Hm.") < printed.index("ignore the reasoning above")
 
 
 def test_an_answer_that_was_not_streamed_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = live(capsys, [Said(step=1, text="Hm."), answered("The digest", ending="doom_loop")])
-    assert shown.index("Hm.") < shown.index("Findings") < shown.index("The digest")
-    assert "! ended by doom_loop" in shown
+    printed = live(capsys, [Said(step=1, text="Hm."), answered("The digest", ending="doom_loop")])
+    assert printed.index("Hm.") < printed.index("Findings") < printed.index("The digest")
+    assert "! ended by doom_loop" in printed
 
 
 # Markdown

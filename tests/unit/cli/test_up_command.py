@@ -29,8 +29,8 @@ def test_up_says_once_that_an_edit_does_not_count_before_it_is_started_again(
     agent_file.write_text("broken = [")
     files.look()
     files.look()
-    (said,) = capsys.readouterr().out.splitlines()
-    assert said.startswith(f"{agent_file} has changed: what runs is as before, until you stop")
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith(f"{agent_file} has changed: what runs is as before, until you stop")
 
 
 def test_up_notices_plugins_that_come_change_or_go(

@@ -35,16 +35,16 @@ every_dashboard = pytest.mark.parametrize("dashboard", DASHBOARDS.values(), ids=
 
 def selectors(expr: str) -> list[tuple[str, set[str]]]:
     """The metrics in an expression, each with the labels that it is matched by."""
-    found = []
+    pairs = []
 
     def visit(node: Any) -> bool:
         if isinstance(node, promql_parser.VectorSelector):
-            found.append((str(node.name), {matcher.name for matcher in node.matchers.matchers}))
+            pairs.append((str(node.name), {matcher.name for matcher in node.matchers.matchers}))
         return True
 
     promql_parser.walk(promql_parser.parse(expr), visit)
-    assert found
-    return found
+    assert pairs
+    return pairs
 
 
 def test_there_is_one_dashboard_for_each_question() -> None:
@@ -74,27 +74,31 @@ def test_panels_have_ids_titles_descriptions_and_units(dashboard: Any) -> None:
 
 @every_dashboard
 def test_no_panel_lies_on_another_or_outside(dashboard: Any) -> None:
-    taken: dict[tuple[int, int], str] = {}
+    titles: dict[tuple[int, int], str] = {}
     for panel in dashboard["panels"]:
         place = panel["gridPos"]
         assert place["x"] + place["w"] <= 24
         for x, y in itertools.product(range(place["w"]), range(place["h"])):
             cell = (place["x"] + x, place["y"] + y)
-            assert cell not in taken, f"{panel['title']} lies on {taken[cell]}"
-            taken[cell] = panel["title"]
-    rows = {y for _, y in taken}
+            assert cell not in titles, f"{panel['title']} lies on {titles[cell]}"
+            titles[cell] = panel["title"]
+    rows = {y for _, y in titles}
     assert rows == set(range(max(rows) + 1))
 
 
 @every_dashboard
 def test_a_variable_is_defined_exactly_if_it_is_used(dashboard: Any) -> None:
-    known = variables(dashboard)
+    variables_defined = variables(dashboard)
     texts = [expr for _, expr in expressions(dashboard)]
-    queries = [one["query"]["query"] for one in known.values() if one["type"] == "query"]
+    queries = [
+        variable["query"]["query"]
+        for variable in variables_defined.values()
+        if variable["type"] == "query"
+    ]
 
-    asked = set().union(*map(used, [*texts, *queries]), {"datasource"})
-    assert asked - set(BUILT_IN) == set(known)
-    if known.get("agent", {}).get("multi"):
+    names_used = set().union(*map(used, [*texts, *queries]), {"datasource"})
+    assert names_used - set(BUILT_IN) == set(variables_defined)
+    if variables_defined.get("agent", {}).get("multi"):
         assert not [expr for expr in texts if 'agent="$agent"' in expr]
 
 
@@ -107,9 +111,9 @@ def test_expressions_rest_on_metrics_and_labels_that_exist(dashboard: Any) -> No
                 continue
             family = name.removesuffix("_bucket")
             assert family in metrics, title
-            known = {"job", *filter(None, metrics[family][0].split(", "))}
+            labels_known = {"job", *filter(None, metrics[family][0].split(", "))}
             assert "job" in labels, title
-            assert labels <= known, title
+            assert labels <= labels_known, title
 
 
 @every_dashboard
@@ -123,13 +127,15 @@ def test_an_agent_is_chosen_wherever_there_is_one_to_choose(dashboard: Any) -> N
 
 def test_legends_name_labels_that_the_expression_keeps() -> None:
     for place, target in queries():
-        kept = {label for one in BY.findall(target["expr"]) for label in one.split(", ")}
-        assert legend_labels(target) <= kept, place
+        kept_labels = {
+            label for clause in BY.findall(target["expr"]) for label in clause.split(", ")
+        }
+        assert legend_labels(target) <= kept_labels, place
 
 
 def test_grafana_provisions_the_dashboards_from_the_documented_folder() -> None:
-    told = yaml.safe_load((FOLDER / "provisioning" / "boyd.yml").read_text("utf-8"))
-    (provider,) = told["providers"]
+    provisioning = yaml.safe_load((FOLDER / "provisioning" / "boyd.yml").read_text("utf-8"))
+    (provider,) = provisioning["providers"]
 
     assert provider["type"] == "file"
     operations = (DEPLOY.parent / "docs" / "operations.md").read_text("utf-8")

@@ -24,7 +24,7 @@ from lua_scripts import NAMES
 
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
-OURS = {name: one for name, one in COMPOSE["services"].items() if name != "redis"}
+OURS = {name: service for name, service in COMPOSE["services"].items() if name != "redis"}
 GUIDE = (ROOT / "docs" / "deployment.md").read_text("utf-8")
 
 
@@ -42,7 +42,7 @@ def test_every_service_runs_a_command_that_exists_with_options_that_exist(name: 
 
 
 def test_compose_has_every_process_and_two_beats() -> None:
-    assert {one["command"][0] for one in OURS.values()} == {
+    assert {service["command"][0] for service in OURS.values()} == {
         "worker",
         "beat",
         "api",
@@ -54,21 +54,21 @@ def test_compose_has_every_process_and_two_beats() -> None:
 
 
 def test_workers_together_consume_every_usual_queue() -> None:
-    queues = [queue for one in OURS.values() for queue in queues_of(one["command"])]
+    queues = [queue for service in OURS.values() for queue in queues_of(service["command"])]
 
     assert sorted(DEFAULT) == sorted(queues)
 
 
 @pytest.mark.parametrize("name", OURS)
 def test_no_service_is_privileged_and_all_stop_in_peace(name: str) -> None:
-    one = OURS[name]
+    service = OURS[name]
 
-    assert one["cap_drop"] == ["ALL"]
-    assert one["read_only"] is True
-    assert one["init"] is True
-    assert one["restart"] == "always"
-    assert not {"privileged", "network_mode", "pid", "cap_add"} & set(one)
-    assert seconds(one["stop_grace_period"]) >= LEAST_GRACE[kind_of(one["command"])]
+    assert service["cap_drop"] == ["ALL"]
+    assert service["read_only"] is True
+    assert service["init"] is True
+    assert service["restart"] == "always"
+    assert not {"privileged", "network_mode", "pid", "cap_add"} & set(service)
+    assert seconds(service["stop_grace_period"]) >= LEAST_GRACE[kind_of(service["command"])]
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -127,8 +127,8 @@ def test_volumes_and_secrets_of_the_compose_file_exist() -> None:
         for volume in service.get("volumes", ()):
             source = re.sub(r"\$\{\w+:-(.*?)\}", r"\1", volume).split(":")[0]
             assert source in COMPOSE["volumes"] or (ROOT / source).exists(), volume
-        named = [s["source"] if isinstance(s, dict) else s for s in service.get("secrets", ())]
-        assert set(named) <= set(COMPOSE["secrets"])
+        names = [s["source"] if isinstance(s, dict) else s for s in service.get("secrets", ())]
+        assert set(names) <= set(COMPOSE["secrets"])
     assert "secrets/" in (DEPLOY / ".gitignore").read_text("utf-8").splitlines()
 
 
@@ -154,11 +154,11 @@ def test_users_who_run_scripts_may_run_every_command_in_them(name: str) -> None:
 
 
 def test_users_begin_with_nothing_and_get_no_category_and_no_channel() -> None:
-    found = users()
+    rules_of = users()
 
-    assert found.pop("default")[0] == "off"
-    assert "+@all" in found.pop("admin")
-    for name, rules in found.items():
+    assert rules_of.pop("default")[0] == "off"
+    assert "+@all" in rules_of.pop("admin")
+    for name, rules in rules_of.items():
         assert rules[:3] == ["on", f"#{name.upper()}", "resetchannels"]
         assert "-@all" in rules
         assert not [rule for rule in rules if rule.startswith(("+@", "&", ">", "nopass"))]
@@ -179,24 +179,24 @@ def made_secrets(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_secrets_are_made_once_for_what_compose_mounts(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "secrets"
     first = made_secrets("rediss://redis.example:6380/0", str(folder))
-    made = {path.name: path.read_text("utf-8").strip() for path in folder.iterdir()}
+    texts = {path.name: path.read_text("utf-8").strip() for path in folder.iterdir()}
     again = made_secrets("redis://redis:6379/0", str(folder))
 
     assert first.returncode == 0, first.stderr
     assert folder.stat().st_mode & 0o777 == 0o700
     for secret in COMPOSE["secrets"].values():
         assert Path(secret["file"]).parent == Path("deploy/secrets")
-        assert made[Path(secret["file"]).name]
-    for name, rules in [line.split(" ", 2)[1:] for line in made["users.acl"].splitlines()[1:]]:
-        url = made.get(f"redis-url-{name}", f"rediss://{name}:{made['redis-password-probe']}@")
+        assert texts[Path(secret["file"]).name]
+    for name, rules in [line.split(" ", 2)[1:] for line in texts["users.acl"].splitlines()[1:]]:
+        url = texts.get(f"redis-url-{name}", f"rediss://{name}:{texts['redis-password-probe']}@")
         user, _, password = url.partition("://")[2].partition("@")[0].partition(":")
         assert user == name
         assert f" #{sha256(password.encode()).hexdigest()} " in f" {rules} "
         assert url.startswith("rediss://")
-    assert len(made["audit-key"]) >= 16
-    assert len(made["approval-secret"]) >= 32
+    assert len(texts["audit-key"]) >= 16
+    assert len(texts["approval-secret"]) >= 32
     assert again.returncode == 1
-    assert made == {path.name: path.read_text("utf-8").strip() for path in folder.iterdir()}
+    assert texts == {path.name: path.read_text("utf-8").strip() for path in folder.iterdir()}
 
 
 @pytest.mark.parametrize(
@@ -274,16 +274,18 @@ def test_requirements_have_hashes_and_tested_versions(name: str) -> None:
     others = {line.split(" ")[0] for line in lines if elsewhere.search(line)}
 
     assert all("--hash=sha256:" in line for line in lines)
-    assert {one for one in pinned - others if one.replace("_", "-") not in tested} == set()
+    assert {
+        package for package in pinned - others if package.replace("_", "-") not in tested
+    } == set()
 
 
 def test_the_image_has_all_that_boyd_depends_on() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    wanted = [*project["dependencies"], *project["optional-dependencies"]["goals"]]
+    requirements = [*project["dependencies"], *project["optional-dependencies"]["goals"]]
     pinned = (DEPLOY / "requirements.txt").read_text("utf-8")
     names = {line.split("==")[0] for line in pinned.splitlines() if "==" in line}
 
-    assert {re.split(r"[\[<>=]", one)[0] for one in wanted} <= names
+    assert {re.split(r"[\[<>=]", requirement)[0] for requirement in requirements} <= names
 
 
 def test_the_image_is_built_from_what_the_ignore_file_lets_through() -> None:
@@ -306,12 +308,12 @@ def test_the_image_is_built_from_what_the_ignore_file_lets_through() -> None:
 
 def unit(path: Path) -> dict[str, list[str]]:
     """The settings of a unit; each may come several times."""
-    found: dict[str, list[str]] = defaultdict(list)
+    values: dict[str, list[str]] = defaultdict(list)
     for line in settings_of(path.read_text("utf-8")):
         if not line.startswith("["):
             name, _, value = line.partition("=")
-            found[name].append(value)
-    return found
+            values[name].append(value)
+    return values
 
 
 def test_there_is_a_unit_for_every_process() -> None:

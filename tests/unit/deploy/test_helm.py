@@ -92,10 +92,13 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def by_name(text: str) -> dict[str, Manifest]:
     """The manifests in a stream; no two have the same kind and name."""
-    found = [one for one in yaml.safe_load_all(text) if one]
-    named = {f"{one['kind']}-{one['metadata']['name']}": one for one in found}
-    assert len(named) == len(found)
-    return named
+    manifests_found = [document for document in yaml.safe_load_all(text) if document]
+    manifests_by_name = {
+        f"{document['kind']}-{document['metadata']['name']}": document
+        for document in manifests_found
+    }
+    assert len(manifests_by_name) == len(manifests_found)
+    return manifests_by_name
 
 
 def workloads(manifests: dict[str, Manifest]) -> list[Manifest]:
@@ -125,16 +128,20 @@ def test_every_manifest_fits_the_schema_of_kubernetes(
 @every_set
 def test_pods_run_what_exists_and_mount_what_exists(rendered: Any, name: str) -> None:
     manifests = rendered(name)
-    configs = {one["metadata"]["name"] for one in manifests.values() if one["kind"] == "ConfigMap"}
+    configs = {
+        manifest["metadata"]["name"]
+        for manifest in manifests.values()
+        if manifest["kind"] == "ConfigMap"
+    }
     for workload in workloads(manifests):
         pod = workload["spec"]["template"]["spec"]
         (container,) = pod["containers"]
         mounted = {v["configMap"]["name"] for v in pod["volumes"] if "configMap" in v}
         assert parses(container["args"])
-        assert {one["name"] for one in container.get("env", ())} <= VARIABLES
+        assert {variable["name"] for variable in container.get("env", ())} <= VARIABLES
         assert mounted <= configs | {SETS[name].get("agentConfigMap")}
     assert set(manifests["ConfigMap-boyd-settings"]["data"]) <= VARIABLES
-    assert not [one for one in manifests.values() if one["kind"] == "Secret"]
+    assert not [manifest for manifest in manifests.values() if manifest["kind"] == "Secret"]
 
 
 @runs_helm
@@ -149,11 +156,14 @@ def test_with_the_values_of_production_it_makes_what_kustomize_makes(
     done = helm_kit.run("kubectl", "kustomize", overlay)
     assert done.returncode == 0, done.stderr
 
-    made = {name: plain(one) for name, one in by_name(done.stdout).items()}
-    made = {f"{one['kind']}-{one['metadata']['name']}": one for one in made.values()}
-    charted = {name: plain(one) for name, one in rendered("production").items()}
-    assert set(charted) == set(made)
-    for name, manifest in made.items():
+    kustomized = {name: plain(document) for name, document in by_name(done.stdout).items()}
+    kustomized = {
+        f"{document['kind']}-{document['metadata']['name']}": document
+        for document in kustomized.values()
+    }
+    charted = {name: plain(document) for name, document in rendered("production").items()}
+    assert set(charted) == set(kustomized)
+    for name, manifest in kustomized.items():
         assert charted[name] == manifest, name
 
 
@@ -161,15 +171,15 @@ def plain(manifest: Manifest) -> Manifest:
     """A manifest without how each of both replaces pods when a ConfigMap changes."""
     # Kustomize ends the names with a hash; the chart adds an annotation.
     text = re.sub(r'"(boyd-(?:agent|settings))-[a-z0-9]{10}"', r'"\1"', json.dumps(manifest))
-    found: Manifest = json.loads(text)
-    if "template" in found.get("spec", {}):
-        annotations = found["spec"]["template"]["metadata"].pop("annotations", {})
+    copy: Manifest = json.loads(text)
+    if "template" in copy.get("spec", {}):
+        annotations = copy["spec"]["template"]["metadata"].pop("annotations", {})
         assert set(annotations) <= {"checksum/settings"}
-        for container in found["spec"]["template"]["spec"]["containers"]:
+        for container in copy["spec"]["template"]["spec"]["containers"]:
             assert container.pop("imagePullPolicy", "IfNotPresent") == "IfNotPresent"
-    if found["kind"] == "ConfigMap":
-        found["metadata"].pop("labels", None)
-    return found
+    if copy["kind"] == "ConfigMap":
+        copy["metadata"].pop("labels", None)
+    return copy
 
 
 @runs_helm
@@ -198,17 +208,19 @@ def test_an_agent_of_ones_own_comes_with_its_files(rendered: Any) -> None:
 
 @runs_helm
 def test_a_role_can_have_settings_and_secrets_of_its_own(rendered: Any) -> None:
-    kept, told = {}, {}
+    paths_of, variables = {}, {}
     for workload in workloads(rendered("own agent")):
         role, pod = workload["metadata"]["name"], workload["spec"]["template"]["spec"]
         (secret,) = [v["secret"] for v in pod["volumes"] if "secret" in v]
-        kept[role] = {item["path"] for item in secret["items"]}
-        told[role] = {one["name"]: one.get("value") for one in pod["containers"][0]["env"]}
+        paths_of[role] = {item["path"] for item in secret["items"]}
+        variables[role] = {
+            variable["name"]: variable.get("value") for variable in pod["containers"][0]["env"]
+        }
 
-    assert {role for role, paths in kept.items() if "model-key" in paths} == {"boyd-worker"}
-    assert {role for role, paths in kept.items() if "oidc" in paths} == {"boyd-api"}
-    assert told["boyd-api"]["BOYD_OIDC__CLIENT_SECRET_FILE"] == "/run/secrets/boyd/oidc"
-    assert "BOYD_OIDC__CLIENT_SECRET_FILE" not in told["boyd-worker"]
+    assert {role for role, paths in paths_of.items() if "model-key" in paths} == {"boyd-worker"}
+    assert {role for role, paths in paths_of.items() if "oidc" in paths} == {"boyd-api"}
+    assert variables["boyd-api"]["BOYD_OIDC__CLIENT_SECRET_FILE"] == "/run/secrets/boyd/oidc"
+    assert "BOYD_OIDC__CLIENT_SECRET_FILE" not in variables["boyd-worker"]
 
 
 @runs_helm
@@ -247,13 +259,19 @@ def test_values_reach_the_manifests(rendered: Any) -> None:
 
 @runs_helm
 def test_grafana_gets_every_dashboard_as_it_is(rendered: Any) -> None:
-    found = [one for name, one in rendered("dashboards").items() if name.endswith("-dashboard")]
-    made = {
-        Path(file).stem: json.loads(text) for one in found for file, text in one["data"].items()
+    config_maps = [
+        manifest for name, manifest in rendered("dashboards").items() if name.endswith("-dashboard")
+    ]
+    contents = {
+        Path(file).stem: json.loads(text)
+        for manifest in config_maps
+        for file, text in manifest["data"].items()
     }
 
-    assert made == dashboards()
-    assert {one["metadata"]["labels"]["grafana_dashboard"] for one in found} == {"1"}
+    assert contents == dashboards()
+    assert {manifest["metadata"]["labels"]["grafana_dashboard"] for manifest in config_maps} == {
+        "1"
+    }
 
 
 # The chart itself
@@ -288,19 +306,19 @@ def test_the_schema_knows_every_value_and_no_other() -> None:
     jsonschema.validate(VALUES, SCHEMA)
 
     def compare(values: Any, schema: Any) -> None:
-        known = schema.get("properties")
-        if known is None or schema.get("additionalProperties") is not False:
+        properties = schema.get("properties")
+        if properties is None or schema.get("additionalProperties") is not False:
             return
-        assert set(values) == set(known) - {"global"}
+        assert set(values) == set(properties) - {"global"}
         for name, value in values.items():
-            compare(value, known[name])
+            compare(value, properties[name])
 
     compare(VALUES, SCHEMA)
 
 
 @runs_helm
 @pytest.mark.parametrize(
-    ("values", "named"),
+    ("values", "name"),
     [
         ({"api": {"replica": 3}}, "replica"),
         ({"api": {"replicas": 0}}, "replicas"),
@@ -314,9 +332,9 @@ def test_the_schema_knows_every_value_and_no_other() -> None:
     ],
 )
 def test_wrong_values_are_refused_by_name(
-    values: dict[str, Any], named: str, tmp_path: Path
+    values: dict[str, Any], name: str, tmp_path: Path
 ) -> None:
     done = template(tmp_path, values)
 
     assert done.returncode != 0
-    assert named in done.stderr
+    assert name in done.stderr

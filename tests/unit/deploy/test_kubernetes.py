@@ -35,7 +35,7 @@ def kustomizations() -> list[Path]:
 
 
 def read(path: Path) -> list[Manifest]:
-    return [one for one in yaml.safe_load_all(path.read_text("utf-8")) if one]
+    return [document for document in yaml.safe_load_all(path.read_text("utf-8")) if document]
 
 
 MANIFESTS: list[Manifest] = [
@@ -44,8 +44,12 @@ MANIFESTS: list[Manifest] = [
     if path.name != "kustomization.yaml"
     for manifest in read(path)
 ]
-WORKLOADS = [one for one in MANIFESTS if one["kind"] in ("Deployment", "DaemonSet", "StatefulSet")]
-OURS = [one for one in WORKLOADS if one["metadata"]["name"] != "boyd-redis"]
+WORKLOADS = [
+    manifest
+    for manifest in MANIFESTS
+    if manifest["kind"] in ("Deployment", "DaemonSet", "StatefulSet")
+]
+OURS = [manifest for manifest in WORKLOADS if manifest["metadata"]["name"] != "boyd-redis"]
 
 
 def name_of(manifest: Manifest) -> str:
@@ -62,8 +66,8 @@ def container(workload: Manifest) -> Any:
 
 
 def named(kind: str, name: str) -> Manifest:
-    (found,) = [m for m in MANIFESTS if (m["kind"], m["metadata"]["name"]) == (kind, name)]
-    return found
+    (manifest,) = [m for m in MANIFESTS if (m["kind"], m["metadata"]["name"]) == (kind, name)]
+    return manifest
 
 
 def settings() -> dict[str, str]:
@@ -87,19 +91,23 @@ def test_every_manifest_fits_the_schema_of_kubernetes(manifest: Manifest, versio
 
 @pytest.mark.parametrize("path", kustomizations(), ids=lambda p: str(p.parent.relative_to(DEPLOY)))
 def test_every_kustomization_names_what_exists_and_all_of_it(path: Path) -> None:
-    (found,) = read(path)
+    (kustomization,) = read(path)
     folder = path.parent
-    resources = found.get("resources", [])
-    files = [name for one in found.get("configMapGenerator", ()) for name in one.get("files", ())]
+    resources = kustomization.get("resources", [])
+    files = [
+        name
+        for generator in kustomization.get("configMapGenerator", ())
+        for name in generator.get("files", ())
+    ]
 
-    for name in [*resources, *found.get("components", ()), *files]:
+    for name in [*resources, *kustomization.get("components", ()), *files]:
         target = (folder / name).resolve()
         assert target.is_file() or (target / "kustomization.yaml").is_file(), name
-    beside = {one.name for one in folder.glob("*.yaml")} - {"kustomization.yaml"}
+    beside = {file.name for file in folder.glob("*.yaml")} - {"kustomization.yaml"}
     assert beside == {name for name in resources if name.endswith(".yaml")}
-    for one in found.get("replicas", ()):
-        assert "replicas" in named("Deployment", one["name"])["spec"]
-    for patch in found.get("patches", ()):
+    for replica in kustomization.get("replicas", ()):
+        assert "replicas" in named("Deployment", replica["name"])["spec"]
+    for patch in kustomization.get("patches", ()):
         target = named(patch["target"]["kind"], patch["target"]["name"])
         for step in yaml.safe_load(patch["patch"]):
             *parents, last = step["path"].strip("/").split("/")
@@ -121,8 +129,8 @@ def test_every_overlay_says_which_image_boyd_is() -> None:
 
     assert ours == {"boyd"} == {compose["services"]["api"]["image"]}
     for overlay in OVERLAYS:
-        (found,) = read(KUBERNETES / "overlays" / overlay / "kustomization.yaml")
-        (image,) = found["images"]
+        (kustomization,) = read(KUBERNETES / "overlays" / overlay / "kustomization.yaml")
+        (image,) = kustomization["images"]
         assert image["name"] == "boyd"
         assert image["newTag"] not in ("", "latest")
     redis = container(named("StatefulSet", "boyd-redis"))
@@ -136,28 +144,28 @@ def test_every_overlay_says_which_image_boyd_is() -> None:
 def test_every_container_runs_a_command_that_exists_and_settings_that_exist(
     workload: Manifest,
 ) -> None:
-    one = container(workload)
+    boyd_container = container(workload)
 
-    assert parses(one["args"])
-    assert "command" not in one
-    assert {each["name"] for each in one.get("env", ())} <= VARIABLES
-    assert one["envFrom"] == [{"configMapRef": {"name": "boyd-settings"}}]
+    assert parses(boyd_container["args"])
+    assert "command" not in boyd_container
+    assert {each["name"] for each in boyd_container.get("env", ())} <= VARIABLES
+    assert boyd_container["envFrom"] == [{"configMapRef": {"name": "boyd-settings"}}]
     # Or Kubernetes sets BOYD_API_PORT and the like, which are no settings.
     assert pod(workload)["enableServiceLinks"] is False
 
 
 def test_the_settings_of_all_exist_and_lie_where_they_are_mounted() -> None:
-    found = settings()
-    files = {name: value for name, value in found.items() if name.endswith("_FILE")}
+    variables = settings()
+    files = {name: value for name, value in variables.items() if name.endswith("_FILE")}
 
-    assert set(found) <= VARIABLES
+    assert set(variables) <= VARIABLES
     assert set(files) >= {"BOYD_REDIS_URL_FILE", "BOYD_AUDIT_KEY_FILE"}
     for workload in OURS:
         mounts = {m["name"]: m["mountPath"] for m in container(workload)["volumeMounts"]}
         (secret,) = [v["secret"] for v in pod(workload)["volumes"] if "secret" in v]
         there = {f"{mounts['secrets']}/{item['path']}" for item in secret["items"]}
         assert set(files.values()) <= there
-        assert found["BOYD_AGENTS"] == f"{mounts['agent']}/agent.toml"
+        assert variables["BOYD_AGENTS"] == f"{mounts['agent']}/agent.toml"
     assert agent_from_file(DEPLOY / "agent" / "agent.toml").id
 
 
@@ -180,12 +188,14 @@ def test_secrets_are_files_that_make_secrets_makes_and_of_ones_own_user(
 
 
 def test_workers_together_consume_every_usual_queue() -> None:
-    queues = [queue for one in OURS for queue in queues_of(container(one)["args"])]
+    queues = [queue for workload in OURS for queue in queues_of(container(workload)["args"])]
     inside = named("DaemonSet", "boyd-host")
 
     assert sorted(queues) == sorted(DEFAULT)
     assert queues_of(container(inside)["args"]) == ["host"]
-    (host,) = [one for one in container(inside)["env"] if one["name"] == "BOYD_WORKER__HOST"]
+    (host,) = [
+        variable for variable in container(inside)["env"] if variable["name"] == "BOYD_WORKER__HOST"
+    ]
     assert host["name"] == "BOYD_WORKER__HOST"
     assert host["valueFrom"]["fieldRef"]["fieldPath"] == "spec.nodeName"
 
@@ -205,11 +215,16 @@ def test_there_are_two_of_each_that_may_fail() -> None:
 
 @pytest.mark.parametrize("workload", OURS, ids=name_of)
 def test_every_process_has_the_time_to_end(workload: Manifest) -> None:
-    one = container(workload)
+    boyd_container = container(workload)
     grace = pod(workload)["terminationGracePeriodSeconds"]
-    before = one.get("lifecycle", {}).get("preStop", {}).get("exec", {}).get("command", ["", "0"])
+    before = (
+        boyd_container.get("lifecycle", {})
+        .get("preStop", {})
+        .get("exec", {})
+        .get("command", ["", "0"])
+    )
 
-    assert grace >= int(before[1]) + LEAST_GRACE[kind_of(one["args"])]
+    assert grace >= int(before[1]) + LEAST_GRACE[kind_of(boyd_container["args"])]
 
 
 # What is asked of it
@@ -242,13 +257,13 @@ def test_no_probe_asks_for_what_is_away_for_all_copies_at_once() -> None:
 
 def test_the_ingress_lets_event_streams_through() -> None:
     ingress = named("Ingress", "boyd-api")
-    said = {k.partition("/")[2]: v for k, v in ingress["metadata"]["annotations"].items()}
+    proxy_settings = {k.partition("/")[2]: v for k, v in ingress["metadata"]["annotations"].items()}
     (rule,) = ingress["spec"]["rules"]
     (path,) = rule["http"]["paths"]
     service = named("Service", path["backend"]["service"]["name"])
 
-    assert said["proxy-buffering"] == "off"
-    assert int(said["proxy-read-timeout"]) > 60
+    assert proxy_settings["proxy-buffering"] == "off"
+    assert int(proxy_settings["proxy-read-timeout"]) > 60
     assert [tls["hosts"] for tls in ingress["spec"]["tls"]] == [[rule["host"]]]
     assert path["backend"]["service"]["port"]["name"] == service["spec"]["ports"][0]["name"]
 
@@ -293,12 +308,12 @@ def test_keda_divides_a_sum_by_the_workers_and_an_age_by_nothing() -> None:
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=name_of)
 def test_nothing_is_privileged(workload: Manifest) -> None:
-    spec, one = pod(workload), container(workload)
+    spec, boyd_container = pod(workload), container(workload)
 
     assert spec["securityContext"]["runAsNonRoot"] is True
     assert spec["securityContext"]["runAsUser"] > 0
     assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert one["securityContext"] == {
+    assert boyd_container["securityContext"] == {
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
@@ -306,14 +321,14 @@ def test_nothing_is_privileged(workload: Manifest) -> None:
     assert spec["automountServiceAccountToken"] is False
     assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec)
     assert not [volume for volume in spec["volumes"] if "hostPath" in volume]
-    assert one["resources"]["limits"]["memory"]
-    assert one["resources"]["requests"]["cpu"]
+    assert boyd_container["resources"]["limits"]["memory"]
+    assert boyd_container["resources"]["requests"]["cpu"]
 
 
 def test_the_user_is_that_of_the_image() -> None:
     text = (DEPLOY / "Dockerfile").read_text("utf-8")
 
-    assert {pod(one)["securityContext"]["runAsUser"] for one in OURS} == {10001}
+    assert {pod(workload)["securityContext"]["runAsUser"] for workload in OURS} == {10001}
     assert "USER 10001:10001" in text
 
 
@@ -323,10 +338,10 @@ def test_no_secret_is_in_the_manifests() -> None:
 
 
 def selects(selector: Manifest, labels: dict[str, str]) -> bool:
-    wanted: dict[str, str] = selector.get("matchLabels", {})
+    match_labels: dict[str, str] = selector.get("matchLabels", {})
     listed = selector.get("matchExpressions", [])
-    return wanted.items() <= labels.items() and all(
-        labels.get(one["key"]) in one["values"] for one in listed
+    return match_labels.items() <= labels.items() and all(
+        labels.get(expression["key"]) in expression["values"] for expression in listed
     )
 
 
@@ -364,7 +379,7 @@ def rendered(folder: Path) -> list[Manifest]:
     alone = {**os.environ, "KUBECONFIG": os.devnull}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=alone)
     assert done.returncode == 0, done.stderr
-    return [one for one in yaml.safe_load_all(done.stdout) if one]
+    return [document for document in yaml.safe_load_all(done.stdout) if document]
 
 
 @pytest.mark.long
@@ -373,9 +388,9 @@ def test_an_overlay_renders_to_what_fits_and_refers_to_what_exists(overlay: str)
     manifests = rendered(KUBERNETES / "overlays" / overlay)
     schemas = pytest.importorskip("kubernetes_validate")
     configs = {m["metadata"]["name"] for m in manifests if m["kind"] == "ConfigMap"}
-    for one in manifests:
-        if one["kind"] not in FOREIGN:
-            schemas.validate(one, VERSIONS[-1], strict=True)
+    for manifest in manifests:
+        if manifest["kind"] not in FOREIGN:
+            schemas.validate(manifest, VERSIONS[-1], strict=True)
     for workload in [m for m in manifests if m in WORKLOADS or "template" in m.get("spec", {})]:
         mounted = {v["configMap"]["name"] for v in pod(workload)["volumes"] if "configMap" in v}
         names = {e["configMapRef"]["name"] for e in container(workload).get("envFrom", ())}
@@ -388,7 +403,7 @@ def test_with_keda_nobody_else_says_how_many_workers(tmp_path: Path) -> None:
     path = tmp_path / "deploy" / "kubernetes" / "overlays" / "production" / "kustomization.yaml"
     text = path.read_text("utf-8").replace("# - ../../components", "- ../../components")
     path.write_text(text.replace("  - { name: boyd-worker, count: 4 }\n", ""), "utf-8")
-    found = {name_of(m): m for m in rendered(path.parent)}
+    manifests = {name_of(m): m for m in rendered(path.parent)}
 
-    assert "replicas" not in found["Deployment-boyd-worker"]["spec"]
-    assert {"ScaledObject-boyd-worker", "DaemonSet-boyd-host"} <= set(found)
+    assert "replicas" not in manifests["Deployment-boyd-worker"]["spec"]
+    assert {"ScaledObject-boyd-worker", "DaemonSet-boyd-host"} <= set(manifests)

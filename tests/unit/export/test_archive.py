@@ -92,27 +92,27 @@ def build(client: Any = None) -> Lab:
 @pytest.fixture
 def lab() -> Lab:
     """An agent that has failed to act in three of six iterations; another one has failed."""
-    made = build()
+    new_lab = build()
     for number in range(6):
-        made.run("even" if number % 2 else "odd")
-    made.client.hset("boyd:{test}:iteration:4", "success", 0)
-    return made
+        new_lab.run("even" if number % 2 else "odd")
+    new_lab.client.hset("boyd:{test}:iteration:4", "success", 0)
+    return new_lab
 
 
 @pytest.fixture
 def archive(lab: Lab, archive_url: str) -> Iterator[Archive]:
     """An empty archive for it."""
-    made = Archive(archive_url, lab.whole)
-    yield made
-    made.close()
+    new_archive = Archive(archive_url, lab.whole)
+    yield new_archive
+    new_archive.close()
 
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Iterator[Callable[..., Archive]]:
     """Opens archives in one SQLite file; all are closed at the end."""
     with ExitStack() as stack:
-        yield lambda *given, **more: stack.enter_context(
-            closing(Archive(sqlite(tmp_path), *given, **more))
+        yield lambda *arguments, **more: stack.enter_context(
+            closing(Archive(sqlite(tmp_path), *arguments, **more))
         )
 
 
@@ -180,10 +180,12 @@ def test_pages_have_neither_gaps_nor_doubles_while_the_archive_lags(
 
 def test_a_period_is_from_its_start_until_before_its_end(lab: Lab, archive: Archive) -> None:
     archive.copy()
-    ended = {one.iteration: one.ended_at for one in archive.past.page(50).iterations}
+    ends = {
+        iteration.iteration: iteration.ended_at for iteration in archive.past.page(50).iterations
+    }
     for _ in range(2):
-        assert listed(archive.past, since=ended[3], until=ended[5]) == [4, 3]
-        assert listed(archive.past, since=ended[6] + timedelta(seconds=1)) == []
+        assert listed(archive.past, since=ends[3], until=ends[5]) == [4, 3]
+        assert listed(archive.past, since=ends[6] + timedelta(seconds=1)) == []
         lab.client.flushall()
 
 
@@ -203,7 +205,7 @@ def test_iterations_before_a_number_are_those_that_ended_before_it(
     for _ in range(2):
         for query in (HistoryFilter(), HistoryFilter(q="disk")):
             page = archive.past.page(2, "4", query)
-            assert [one.iteration for one in page.iterations] == [3, 2]
+            assert [iteration.iteration for iteration in page.iterations] == [3, 2]
             assert archive.past.page(2, "1", query).iterations == []
         lab.client.flushall()
 
@@ -259,10 +261,10 @@ def test_an_approval_that_is_executed_later_is_brought_up_to_date(
     archive.copy()
     lab.client.flushall()
 
-    [known] = archive.work.approvals(50).history
-    assert known == archive.work.approval(item.id)
-    assert known.execution is not None
-    assert (known.status, known.execution.state) == ("approved", "succeeded")
+    [approval] = archive.work.approvals(50).history
+    assert approval == archive.work.approval(item.id)
+    assert approval.execution is not None
+    assert (approval.status, approval.execution.state) == ("approved", "succeeded")
     [done] = archive.work.executions(
         50, filter=ExecutionFilter(action="p:do", state="succeeded")
     ).executions
@@ -326,10 +328,10 @@ def test_an_approved_procedure_is_brought_up_to_date_when_it_has_ended(
         overdue(lab, f"procedure:approval:{item.id}")
     archive.copy()
     lab.client.flushall()
-    ended = archive.work.approval(item.id)
-    assert ended is not None
-    assert ended.execution is not None
-    assert ended.execution.state == "failed"
+    approval = archive.work.approval(item.id)
+    assert approval is not None
+    assert approval.execution is not None
+    assert approval.execution.state == "failed"
 
 
 def test_an_execution_that_redis_has_lost_while_it_ran_has_an_unknown_outcome(
@@ -370,16 +372,16 @@ def test_a_list_that_redis_has_whole_has_no_doubles_from_the_archive(
         lab.submit(f"run {number}")
         lab.deliver()
     archive.copy()
-    found: list[str] = []
+    titles: list[str] = []
     cursor = None
     for _ in range(20):
         page = archive.work.runs(2, cursor)
-        found += [run.title for run in page.runs]
+        titles += [run.title for run in page.runs]
         cursor = page.next_cursor
         if cursor is None:
             break
 
-    assert found == [f"run {number}" for number in range(4, -1, -1)]
+    assert titles == [f"run {number}" for number in range(4, -1, -1)]
 
 
 def test_audit_entries_of_another_chain_are_copied_beside_the_first_ones(
@@ -437,7 +439,7 @@ def test_without_its_database_history_is_what_redis_has_and_says_so(
     past = MergedHistory(lab.store, ArchiveAccess(sqlite(tmp_path)))
     page = past.page(3, None, HistoryFilter(q="boom"))
 
-    assert [one.iteration for one in page.iterations] == [5, 3, 1]
+    assert [iteration.iteration for iteration in page.iterations] == [5, 3, 1]
     assert page.missing
     assert past.page(3).missing is None
     assert past.page(50).missing
@@ -669,15 +671,19 @@ def test_every_statement_of_a_search_uses_an_index(
 
     archive = opened(lab.whole)
     archive.copy()
-    said: list[tuple[str, Any]] = []
+    statements: list[tuple[str, Any]] = []
     engine = archive.database._engine
-    event.listen(engine, "before_cursor_execute", lambda *call: said.append((call[2], call[3])))
+    event.listen(
+        engine, "before_cursor_execute", lambda *call: statements.append((call[2], call[3]))
+    )
     reader = ArchiveReader(archive.database)
     monkeypatch.setattr("boyd.export.archive.access.ArchiveAccess.ask", lambda _, ask: ask(reader))
     for query, _ in FILTERS:
         archive.past.page(5, None, HistoryFilter(**query, since=utc_now() - timedelta(days=1)))
     archive.past.get("3")
-    plans = archive.plans([one for one in said if one[0].startswith("SELECT")])
+    plans = archive.plans(
+        [statement for statement in statements if statement[0].startswith("SELECT")]
+    )
 
     assert len(plans) > len(FILTERS)
     tables = ("records", "terms", "postings", "bodies")
@@ -692,10 +698,10 @@ def test_a_process_that_works_is_not_replaced_by_one_that_does_not() -> None:
     client = fakeredis.FakeRedis(decode_responses=True)
     announce_archive(client, status(copied_at=utc_now()))
     announce_archive(client, status(name="b", down_since=utc_now(), error="no"))
-    found = read_archive_status(client)
+    archive_status = read_archive_status(client)
 
-    assert found is not None
-    assert found.name == "a"
+    assert archive_status is not None
+    assert archive_status.name == "a"
 
 
 @pytest.mark.parametrize(

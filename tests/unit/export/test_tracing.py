@@ -45,9 +45,9 @@ def lab_of(*more: Any, **settings: Any) -> Lab:
 
 
 def exported(lab: Lab) -> list[Span]:
-    export, kept = export_of(lab.whole)
+    export, sink = export_of(lab.whole)
     export.export(lab.agent.id)
-    return kept.spans
+    return sink.spans
 
 
 def of_trace(spans: list[Span], name: str) -> list[Span]:
@@ -87,29 +87,32 @@ def test_ids_are_the_same_in_every_process_and_others_for_others() -> None:
 
     assert TraceIds("boyd", "test").trace("iteration:4") == ids.trace("iteration:4")
     others = [TraceIds("other", "test"), TraceIds("boyd", "test2"), TraceIds("boydt", "est")]
-    assert len({ids.trace("iteration:4"), *(one.trace("iteration:4") for one in others)}) == 4
+    assert (
+        len({ids.trace("iteration:4"), *(identity.trace("iteration:4") for identity in others)})
+        == 4
+    )
     assert ids.span("iteration:4", "phase", "act", 1) != ids.span("iteration:4", "phase", "act", 2)
 
 
 def test_sampling_keeps_that_part_of_the_traces_and_the_same_ones_everywhere() -> None:
     ids = [TraceIds("boyd", "test").trace(f"iteration:{n}") for n in range(2000)]
-    tenth = [one for one in ids if is_sampled(one, 0.1)]
+    tenth = [trace_id for trace_id in ids if is_sampled(trace_id, 0.1)]
 
     assert 130 < len(tenth) < 270
-    assert all(is_sampled(one, 0.5) for one in tenth)
-    assert all(is_sampled(one, 1.0) for one in ids)
-    assert not any(is_sampled(one, 0.0) for one in ids)
+    assert all(is_sampled(trace_id, 0.5) for trace_id in tenth)
+    assert all(is_sampled(trace_id, 1.0) for trace_id in ids)
+    assert not any(is_sampled(trace_id, 0.0) for trace_id in ids)
 
 
 def test_a_trace_that_is_not_sampled_is_not_exported_later_either() -> None:
     lab = lab_of(Recorder().action())
     lab.run()
-    export, kept = export_of(lab.whole, ratio=0.0)
+    export, sink = export_of(lab.whole, ratio=0.0)
     export.export("test")
-    again, _ = export_of(lab.whole, kept)
+    again, _ = export_of(lab.whole, sink)
     again.export("test")
 
-    assert kept.spans == []
+    assert sink.spans == []
 
 
 def test_lost_attempts_are_spans_below_the_same_root() -> None:
@@ -158,34 +161,34 @@ def test_an_approval_comes_when_its_action_has_ended_and_shows_lost_workers() ->
     lab.run()
     (item,) = lab.store.approvals.page(5).pending
     lab.resolver.answer(item.id, "approved", person("ann"))
-    export, kept = export_of(lab.whole)
+    export, sink = export_of(lab.whole)
     export.export("test")
-    assert not of_trace(kept.spans, f"approval:{item.id}")
+    assert not of_trace(sink.spans, f"approval:{item.id}")
     name = f"approval:{item.id}"
     lab.store.jobs.enter(name, 1, "gone.7.abcd/1")
     lab.dispatcher.hints.clear()
     overdue(lab, name)
     export.export("test", [])
 
-    assert tree(of_trace(kept.spans, name)) == [
+    assert tree(of_trace(sink.spans, name)) == [
         "approval p:do",
         "  attempt (lease_lost)",
         "  action p:do",
     ]
-    check(kept.spans)
+    check(sink.spans)
 
 
 def test_a_verification_is_a_late_span_below_its_action() -> None:
     do = Recorder().action(verify=lambda result: "effective", checks=EffectChecks(within=60))
     lab = lab_of(do)
     name = name_of(lab.run())
-    export, kept = export_of(lab.whole)
+    export, sink = export_of(lab.whole)
     export.export("test")
-    assert not [span for span in kept.spans if span.name == "verify p:do"]
+    assert not [span for span in sink.spans if span.name == "verify p:do"]
     overdue(lab, f"verify:loop:{name}")
     export.export("test", [])
 
-    lines = tree(of_trace(kept.spans, iteration_trace(name)))
+    lines = tree(of_trace(sink.spans, iteration_trace(name)))
     assert "      verify p:do" in lines
     assert lines.index("      verify p:do") == lines.index("    action p:do") + 1
 
@@ -241,40 +244,40 @@ def test_an_observation_has_the_context_of_its_event_or_else_of_its_request() ->
 
 def test_spans_are_exported_once() -> None:
     lab = lab_of(Recorder().action())
-    export, kept = export_of(lab.whole)
+    export, sink = export_of(lab.whole)
     for _ in range(3):
         lab.run()
         export.export("test")
-    export_of(lab.whole, kept)[0].export("test")
-    fresh, _ = export_of(lab.whole, kept)
+    export_of(lab.whole, sink)[0].export("test")
+    fresh, _ = export_of(lab.whole, sink)
     fresh.export("test")
 
-    assert len({span.trace_id for span in kept.spans}) == 3
-    check(kept.spans)
+    assert len({span.trace_id for span in sink.spans}) == 3
+    check(sink.spans)
 
 
 def test_an_unacknowledged_batch_is_sent_again_with_the_same_ids() -> None:
     lab = lab_of(Recorder().action())
     lab.run()
-    export, kept = export_of(lab.whole)
-    kept.answers = [None]
+    export, sink = export_of(lab.whole)
+    sink.answers = [None]
     with pytest.raises(CollectorUnavailable):
         export.export("test")
     export.export("test")
 
-    check(kept.spans)
-    assert tree(kept.spans)[0] == "iteration"
+    check(sink.spans)
+    assert tree(sink.spans)[0] == "iteration"
 
 
 def test_a_refused_batch_does_not_stop_the_export() -> None:
     lab = lab_of(Recorder().action())
     for _ in range(2):
         lab.run()
-    export, kept = export_of(lab.whole)
-    kept.answers = [False, False]
+    export, sink = export_of(lab.whole)
+    sink.answers = [False, False]
     export.export("test")
 
-    assert len({span.trace_id for span in kept.spans}) == 1
+    assert len({span.trace_id for span in sink.spans}) == 1
 
 
 def test_a_record_that_cannot_be_read_does_not_stop_the_rest(
@@ -293,10 +296,10 @@ def test_a_record_that_cannot_be_read_does_not_stop_the_rest(
 def test_one_process_exports_and_another_takes_over_when_it_stops() -> None:
     lab = lab_of(Recorder().action())
     lab.run()
-    first, kept = export_of(lab.whole)
+    first, sink = export_of(lab.whole)
     second, others = export_of(lab.whole)
     first._status, second._status = (
-        one._status.patched({"name": name}) for one, name in ((first, "a"), (second, "b"))
+        exporter._status.patched({"name": name}) for exporter, name in ((first, "a"), (second, "b"))
     )
     first.export("test")
     lab.run()
@@ -306,7 +309,7 @@ def test_one_process_exports_and_another_takes_over_when_it_stops() -> None:
     first.run()
     second.export("test")
 
-    check([*kept.spans, *others.spans])
+    check([*sink.spans, *others.spans])
     assert len({span.trace_id for span in others.spans}) == 1
 
 
@@ -353,9 +356,9 @@ def case() -> Iterator[Case]:
         say(CANARY),
     ]
     with ScriptedModel(replies, forever=True) as model:
-        made = Case(fakeredis.FakeServer(), model)
-        yield made
-        made.site.services.stop()
+        new_case = Case(fakeredis.FakeServer(), model)
+        yield new_case
+        new_case.site.services.stop()
 
 
 def approve(lab: Lab, id: str) -> None:
@@ -367,9 +370,9 @@ def approve(lab: Lab, id: str) -> None:
 
 
 def exported_by(case: Case, id: str) -> list[Span]:
-    export, kept = export_of(case.site.lab.whole)
+    export, sink = export_of(case.site.lab.whole)
     export.export("disks", [id])
-    return kept.spans
+    return sink.spans
 
 
 def test_an_investigation_is_a_trace_for_each_part_between_waits(case: Case) -> None:
@@ -399,18 +402,18 @@ def test_an_investigation_is_a_trace_for_each_part_between_waits(case: Case) -> 
 def test_a_question_asked_afterwards_is_a_further_trace(case: Case) -> None:
     case.model._replies = [say("yes")]
     id = case.asked()
-    export, kept = export_of(case.site.lab.whole)
+    export, sink = export_of(case.site.lab.whole)
     export.export("disks", [id])
-    before = len(kept.spans)
+    before = len(sink.spans)
     export.export("disks")
-    assert len(kept.spans) == before
+    assert len(sink.spans) == before
     case.post(f"/investigations/{id}/messages", {"text": "And now?"})
     export.export("disks")
 
     ids = TraceIds("boyd", "disks")
     traces = [ids.trace(f"investigation:{id}#{number}") for number in (1, 2)]
-    assert list(dict.fromkeys(span.trace_id for span in kept.spans)) == traces
-    check(kept.spans)
+    assert list(dict.fromkeys(span.trace_id for span in sink.spans)) == traces
+    check(sink.spans)
 
 
 def test_no_content_leaves_the_deployment(case: Case) -> None:
@@ -429,8 +432,8 @@ def test_no_content_leaves_the_deployment(case: Case) -> None:
     other.run(CANARY)
     with Sink() as sink:
         sender = OtlpSender(sink.url)
-        for one, known in ((lab, [id]), (other, [])):
-            export_of(one.whole, sender)[0].export(one.agent.id, known)
+        for place, ids in ((lab, [id]), (other, [])):
+            export_of(place.whole, sender)[0].export(place.agent.id, ids)
         spans = sink.spans()
 
     assert CANARY in str(other.store.history.get(1))

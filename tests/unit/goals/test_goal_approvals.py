@@ -39,7 +39,7 @@ class Desk:
         approvals = (
             self.items[approval_id] for approval_id in approval_ids if approval_id in self.items
         )
-        return {one.id for one in approvals if one.status == "pending"}
+        return {item.id for item in approvals if item.status == "pending"}
 
 
 def asking(command: str = f"echo {SAID}", **options: Any) -> tuple[Mind, str]:
@@ -316,7 +316,9 @@ def test_an_approved_but_refused_action_may_be_requested_again() -> None:
     answer(mind, id, "approved")
     mind.lab.deliver()
     again = asked(mind, 12)
-    [decision] = [one for one in mind.session.decisions if one.approval == id]
+    [decision] = [
+        choice_made for choice_made in mind.session.decisions if choice_made.approval == id
+    ]
 
     assert decision.progress is None
     assert decision.detail.startswith("approved but not executed: Refused: ")
@@ -402,8 +404,8 @@ def test_an_answer_is_taken_in_once_however_often_it_is_found() -> None:
 def pending(*approvals: str) -> GoalSession:
     """A session with a decision that waits for each of those."""
     session, [goal] = having("alpha beta")
-    for one in approvals:
-        session = told(session, goal, "pending", approval=one)
+    for approval_id in approvals:
+        session = told(session, goal, "pending", approval=approval_id)
     return session
 
 

@@ -140,12 +140,12 @@ def test_words_may_meet_in_the_facts_around_one_symbol_and_those_facts_are_the_e
 
 
 @given(st.lists(st.sampled_from([*FOUR.split(), "other"]), max_size=8))
-def test_judging_the_same_result_again_adds_nothing(found: list[str]) -> None:
+def test_judging_the_same_result_again_adds_nothing(words: list[str]) -> None:
     goal = a_goal(FOUR)
-    first = judge(goal, step(" ".join(found)), CONFIG)
+    first = judge(goal, step(" ".join(words)), CONFIG)
     judged_goal = goal.patched({"matched": first.matched, "evidence": first.evidence})
 
-    assert judge(judged_goal, step(" ".join(found)), CONFIG) == first
+    assert judge(judged_goal, step(" ".join(words)), CONFIG) == first
 
 
 # --- Findings ------------------------------------------------------------------------------------

@@ -583,12 +583,12 @@ def test_recalled_episodes_are_summarised_briefly() -> None:
     mind.ask("consolidate_now", {})
     situation = mind.cycle().situation
     assert situation is not None
-    [said] = [
+    [recalled] = [
         assessment for assessment in situation.assessments if assessment.source == "goals:episodic"
     ]
 
-    assert any("xxx" in finding for finding in said.findings)
-    assert max(map(len, said.findings)) <= 100
+    assert any("xxx" in finding for finding in recalled.findings)
+    assert max(map(len, recalled.findings)) <= 100
 
 
 def learned(mind: Mind) -> list[Episode]:
@@ -623,11 +623,11 @@ def test_later_cycles_use_facts_learned_earlier() -> None:
     mind.goal("xyzzy and Find", criteria=CRITERIA, priority=255)
     situation = mind.cycle().situation
     assert situation is not None
-    [seen] = [
+    [knowledge] = [
         assessment for assessment in situation.assessments if assessment.source == "goals:knowledge"
     ]
 
-    assert "whale is-a mammal" in seen.findings
+    assert "whale is-a mammal" in knowledge.findings
 
 
 def test_the_wording_of_a_memory_does_not_match_criteria() -> None:

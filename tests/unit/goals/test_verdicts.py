@@ -149,10 +149,10 @@ def test_a_goal_starts_at_the_symbol_it_names_and_not_at_one_named_like_its_verb
     mind = knowing()
     mind.know("ExploreAction subclass-of Action", "Explore is-a verb", "AddAction is-a Action")
     mind.goal("Explore Action")
-    [seen] = [
+    [observed] = [
         observation for observation in mind.cycle().observations if observation.source == "goals"
     ]
-    symbols = seen.data["symbols"]
+    symbols = observed.data["symbols"]
 
     assert isinstance(symbols, list)
     assert symbols[1:3] == ["Action", "AddAction"]

@@ -55,7 +55,7 @@ CONTINUOUS = ENTRY.patched({"mode": "continuous"})
 
 def process(name: str = "w", role: Role = "worker", *, silent: float = 0.0, **more: Any) -> Any:
     """A process that runs agent `a` and started an hour ago."""
-    known: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "host": "here",
         "pid": 1,
         "queues": ["loop", "observe", "act"] if role == "worker" else [],
@@ -65,7 +65,7 @@ def process(name: str = "w", role: Role = "worker", *, silent: float = 0.0, **mo
         "last_beat": datetime.fromtimestamp(NOW - silent, UTC),
         "approval_key": "abcdefgh" if role == "worker" else None,
     }
-    return WorkerInfo(name=name, role=role, **{**known, **more})
+    return WorkerInfo(name=name, role=role, **{**defaults, **more})
 
 
 def idle_agent() -> AgentHealth:
@@ -99,7 +99,7 @@ def health(*agents: AgentHealth, processes: Any = None, **more: Any) -> HealthSn
         unreadable=more.pop("unreadable", []),
         swept=more.pop("swept", {}),
     )
-    known: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "server": SERVER,
         "skew": 0.0,
         "latency": 0.001,
@@ -111,7 +111,7 @@ def health(*agents: AgentHealth, processes: Any = None, **more: Any) -> HealthSn
         "cluster": (),
         "unreached": (),
     }
-    return HealthSnapshot(roster=roster, agents=list(there), **{**known, **more})
+    return HealthSnapshot(roster=roster, agents=list(there), **{**defaults, **more})
 
 
 def server(**changes: Any) -> HealthSnapshot:
@@ -126,8 +126,8 @@ def bad(snapshot: HealthSnapshot, needs: Any = None) -> list[str]:
 
 def about(snapshot: HealthSnapshot, subject: str) -> Finding:
     """The only finding on a subject."""
-    (found,) = [finding for finding in examine(snapshot) if finding.subject == subject]
-    return found
+    (matching,) = [finding for finding in examine(snapshot) if finding.subject == subject]
+    return matching
 
 
 def test_all_is_well_when_all_is_well() -> None:
@@ -152,18 +152,22 @@ def test_all_is_well_when_all_is_well() -> None:
 def test_machines_with_one_name_are_reported(machines: list[str | None], wrong: bool) -> None:
     served = ["loop", "observe", "act", "host.here"]
     snapshot = health(
-        processes=[process(f"w{n}", machine=one, queues=served) for n, one in enumerate(machines)]
+        processes=[
+            process(f"w{n}", machine=machine, queues=served) for n, machine in enumerate(machines)
+        ]
     )
     names = ", ".join(f"w{n}" for n in range(len(machines)))
-    found = f"error: several machines have this name, so only one of them is observed: {names}"
-    assert bad(snapshot) == ([found] if wrong else [])
+    problem = f"error: several machines have this name, so only one of them is observed: {names}"
+    assert bad(snapshot) == ([problem] if wrong else [])
 
 
 def test_machines_of_which_only_one_looks_at_its_host_may_have_one_name() -> None:
     looks = process("looks", machine="b1.s1", queues=["loop", "observe", "act", "host.here"])
     others = [process("works", machine="b2.s1"), process("beat", "beat", machine="b3.s1")]
-    gone = process("gone", machine="b4.s1", queues=looks.queues, silent=600)
-    assert "several machines" not in " ".join(bad(health(processes=[looks, *others, gone])))
+    silent_process = process("gone", machine="b4.s1", queues=looks.queues, silent=600)
+    assert "several machines" not in " ".join(
+        bad(health(processes=[looks, *others, silent_process]))
+    )
 
 
 def test_intakes_without_their_library_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +198,7 @@ def test_every_finding_that_is_not_ok_has_advice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "expected"),
     [
         ({"release": Release("Redis", "6.0.16")}, "error: Redis 6.0.16"),
         ({"release": Release("Redis", "")}, "error: Redis of an unknown version"),
@@ -229,8 +233,8 @@ def test_every_finding_that_is_not_ok_has_advice() -> None:
         ({"clients": 95, "most_clients": 100}, "error: 95 of 100 used"),
     ],
 )
-def test_a_redis_that_may_lose_state_is_reported(changes: Any, said: str) -> None:
-    assert bad(server(**changes)) == [said]
+def test_a_redis_that_may_lose_state_is_reported(changes: Any, expected: str) -> None:
+    assert bad(server(**changes)) == [expected]
 
 
 def test_the_finding_on_snapshots_counts_the_changes_since_the_last() -> None:
@@ -250,9 +254,11 @@ def test_clock_skew_is_reported() -> None:
 def test_hosts_of_workers_whose_clocks_differ_are_reported() -> None:
     clocks = {"w1": ("here", 0.2), "w2": ("there", 0.2), "w3": ("there", -40.0)}
     live = [process(name, host=host, clock_skew=skew) for name, (host, skew) in clocks.items()]
-    gone = process("gone", host="elsewhere", clock_skew=90.0, silent=600)
+    silent_process = process("gone", host="elsewhere", clock_skew=90.0, silent=600)
 
-    findings = [f for f in examine(health(processes=[*live, gone])) if "clock of" in f.subject]
+    findings = [
+        f for f in examine(health(processes=[*live, silent_process])) if "clock of" in f.subject
+    ]
     assert [(f.subject, f.what) for f in findings] == [
         ("clock of there", "Redis is 40 s behind it")
     ]
@@ -291,10 +297,10 @@ def test_lengths_of_queues_are_those_of_the_brokers_that_answer() -> None:
 
 
 def test_processes_with_different_numbers_of_brokers_are_reported() -> None:
-    one, other = process("one"), process("other")
-    found = examine(health(processes=[one, other.model_copy(update={"brokers": 3})]))
+    first, other = process("one"), process("other")
+    findings = examine(health(processes=[first, other.model_copy(update={"brokers": 3})]))
 
-    assert "processes spread messages over 1 and 3 brokers" in [each.what for each in found]
+    assert "processes spread messages over 1 and 3 brokers" in [each.what for each in findings]
 
 
 def test_an_agent_without_a_worker_is_reported_with_the_time_since_it_last_had_one() -> None:
@@ -378,8 +384,8 @@ def test_processes_with_different_agent_files_are_reported_with_their_age() -> N
     old = [process(f"w{n}", fingerprints={"a": "old"}) for n in range(3)]
     new = process("w3", fingerprints={"a": "new"}, started_at=young)
 
-    [told] = bad(health(processes=[new, *old]))
-    assert told == (
+    [finding] = bad(health(processes=[new, *old]))
+    assert finding == (
         "warning: its processes run 2 different agent files or plugins:"
         " file 1: worker w2 (started 60 min ago) and 2 others;"
         " file 2: worker w3 (started 20 s ago)"
@@ -432,7 +438,7 @@ def test_other_agents_need_no_beat(mode: str) -> None:
 def test_a_beat_stands_still_after_two_and_a_half_intervals(state: Any, still: bool) -> None:
     snapshot = health(agent_health(CONTINUOUS, **state), processes=[process(), BEAT])
 
-    assert any("beat has stalled" in said for said in bad(snapshot)) == still
+    assert any("beat has stalled" in text for text in bad(snapshot)) == still
 
 
 def test_a_stalled_beat_is_reported_with_the_time_since_its_last_tick() -> None:
@@ -463,9 +469,9 @@ def test_an_agent_with_a_schedule_needs_a_beat() -> None:
 )
 def test_a_start_by_the_schedule_that_is_missing_is_an_error(scheduled: float, still: bool) -> None:
     late = agent_health(SCHEDULED, scheduled=scheduled)
-    found = bad(health(late, processes=[process(), BEAT]))
+    findings = bad(health(late, processes=[process(), BEAT]))
 
-    assert any("beat has stalled: the start by the schedule" in said for said in found) == still
+    assert any("beat has stalled: the start by the schedule" in text for text in findings) == still
 
 
 def test_a_start_before_the_beat_is_not_missing() -> None:
@@ -527,11 +533,11 @@ def test_a_freeze_of_all_is_not_reported_for_each_agent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "text"),
     [(0.04, "0 s"), (1.26, "1.3 s"), (42.4, "42 s"), (119, "119 s"), (7300, "2 h"), (2e5, "2 d")],
 )
-def test_durations_are_formatted_for_people(seconds: float, said: str) -> None:
-    assert span(seconds) == said
+def test_durations_are_formatted_for_people(seconds: float, text: str) -> None:
+    assert span(seconds) == text
 
 
 # How the health are read
@@ -544,12 +550,12 @@ def health_of(lab: Lab) -> tuple[HealthSnapshot, AgentHealth]:
 
 
 def test_an_agent_that_has_never_run_is_idle() -> None:
-    _, found = health_of(Lab(agent()))
+    _, measured_health = health_of(Lab(agent()))
 
-    progress = found.progress
+    progress = measured_health.progress
     assert (progress.iterations, progress.phase, progress.last) == (0, "idle", None)
     assert progress.flight_since is None
-    assert found.backlog == Backlog((), 0, 0, None, 0, 0, None, None, 0, None)
+    assert measured_health.backlog == Backlog((), 0, 0, None, 0, 0, None, None, 0, None)
 
 
 def test_health_has_the_end_of_the_last_iteration() -> None:
@@ -566,14 +572,16 @@ def test_health_has_the_end_of_the_last_iteration() -> None:
 def test_a_phase_in_flight_waits_until_a_worker_enters_it() -> None:
     lab = Lab(agent(sees("o", seen())))
     lab.launcher.trigger("test")
-    all_of_it, found = health_of(lab)
+    all_of_it, measured_health = health_of(lab)
     entered = lab.store.iterations.enter(1, 1, "start", "lab/1")
     _, later = health_of(lab)
 
     assert entered is not None
-    assert [(step.what, step.queue) for step in found.backlog.waiting] == [("start", "loop")]
-    assert (found.progress.phase, found.progress.worker) == ("start", None)
-    assert found.progress.flight_since == pytest.approx(all_of_it.roster.now, abs=1)
+    assert [(step.what, step.queue) for step in measured_health.backlog.waiting] == [
+        ("start", "loop")
+    ]
+    assert (measured_health.progress.phase, measured_health.progress.worker) == ("start", None)
+    assert measured_health.progress.flight_since == pytest.approx(all_of_it.roster.now, abs=1)
     assert (later.backlog.waiting, later.progress.worker) == ((), "lab")
 
 
@@ -582,9 +590,9 @@ def test_batches_wait_in_the_queue_of_their_observers() -> None:
     lab = Lab(agent(*parts), queues=["far"])
     lab.launcher.trigger("test")
     lab.deliver(until=lambda: len(lab.dispatcher.hints) == 2)
-    _, found = health_of(lab)
+    _, measured_health = health_of(lab)
 
-    assert sorted(found.oldest) == ["far", "observe"]
+    assert sorted(measured_health.oldest) == ["far", "observe"]
 
 
 def test_health_counts_pending_runs_of_every_priority_and_dates_the_oldest() -> None:
@@ -592,28 +600,32 @@ def test_health_counts_pending_runs_of_every_priority_and_dates_the_oldest() -> 
     first = lab.submit("first", priority="low")
     lab.submit("second", priority="critical")
     lab.store.loop_control.pause("test")
-    _, found = health_of(lab)
+    _, measured_health = health_of(lab)
 
-    assert found.backlog.runs == 2
-    assert found.backlog.oldest_run == pytest.approx(first.run.created_at.timestamp(), abs=0.001)
+    assert measured_health.backlog.runs == 2
+    assert measured_health.backlog.oldest_run == pytest.approx(
+        first.run.created_at.timestamp(), abs=0.001
+    )
 
 
 def test_health_counts_pending_approvals_and_has_the_next_deadline() -> None:
     act = Recorder().action(autonomy=Autonomy(mode="approval-required"))
     lab = Lab(agent(sees("o", seen()), chooses(choice()), act))
     lab.run()
-    everything, found = health_of(lab)
+    everything, measured_health = health_of(lab)
 
-    assert (found.backlog.approvals, found.backlog.expired) == (1, 0)
-    assert found.backlog.next_deadline == pytest.approx(everything.roster.now + 3600, abs=5)
+    assert (measured_health.backlog.approvals, measured_health.backlog.expired) == (1, 0)
+    assert measured_health.backlog.next_deadline == pytest.approx(
+        everything.roster.now + 3600, abs=5
+    )
 
 
 def test_health_counts_the_failures_of_an_observer() -> None:
     lab = Lab(agent(fails("bad")))
     lab.run()
-    _, found = health_of(lab)
+    _, measured_health = health_of(lab)
 
-    assert found.observers["p:bad"].failures == 1
+    assert measured_health.observers["p:bad"].failures == 1
 
 
 def test_a_resumed_agent_is_known_as_such_until_something_happens() -> None:
@@ -634,10 +646,13 @@ def test_a_resumed_agent_is_known_as_such_until_something_happens() -> None:
 def test_messages_are_counted_by_queue() -> None:
     lab = Lab(agent(), queues=["far"])
     lab.client.rpush("boyd.far.test", "one", "two")
-    found, _ = health_of(lab)
+    measured_health, _ = health_of(lab)
 
-    assert found.messages is not None
-    assert (found.messages["test", "far"], found.messages["test", "loop"]) == (2, 0)
+    assert measured_health.messages is not None
+    assert (measured_health.messages["test", "far"], measured_health.messages["test", "loop"]) == (
+        2,
+        0,
+    )
 
 
 def test_an_announcement_of_another_version_is_passed_over() -> None:
@@ -653,15 +668,15 @@ def test_the_cost_does_not_grow_with_history(monkeypatch: pytest.MonkeyPatch) ->
     pipeline = lab.client.pipeline
 
     def counting(*args: Any, **more: Any) -> Any:
-        made = pipeline(*args, **more)
-        execute = made.execute
+        pipe = pipeline(*args, **more)
+        execute = pipe.execute
 
-        def run(*rest: Any, **what: Any) -> Any:
-            sent.append(len(made.command_stack))
-            return execute(*rest, **what)
+        def run(*rest: Any, **options: Any) -> Any:
+            sent.append(len(pipe.command_stack))
+            return execute(*rest, **options)
 
-        made.execute = run
-        return made
+        pipe.execute = run
+        return pipe
 
     def cost() -> list[int]:
         with monkeypatch.context() as patched:
@@ -684,24 +699,24 @@ def test_an_iteration_in_flight_that_no_sweeper_will_come_to_is_an_error() -> No
     lab.client.hset("boyd:{test}:iteration", "phaseAt", 1)
     _, looked_after = health_of(lab)
     lab.client.delete("boyd:{test}:due")
-    everything, found = health_of(lab)
-    said = [f"{f.level}: {f.what}" for f in examine(everything) if f.subject == "agent test"]
+    everything, measured_health = health_of(lab)
+    texts = [f"{f.level}: {f.what}" for f in examine(everything) if f.subject == "agent test"]
 
     assert looked_after.progress.flight is not None
     assert not looked_after.progress.flight.is_stuck(everything.roster.now)
-    assert found.progress.flight is not None
-    assert found.progress.flight.is_stuck(everything.roster.now)
-    assert "error: iteration 1 in phase start has stalled: no process will pick it up" in said
+    assert measured_health.progress.flight is not None
+    assert measured_health.progress.flight.is_stuck(everything.roster.now)
+    assert "error: iteration 1 in phase start has stalled: no process will pick it up" in texts
 
 
 def test_an_iteration_that_has_just_begun_does_not_stand_still() -> None:
     lab = Lab(agent())
     lab.launcher.trigger("test")
     lab.client.delete("boyd:{test}:due")
-    everything, found = health_of(lab)
+    everything, measured_health = health_of(lab)
 
-    assert found.progress.flight is not None
-    assert not found.progress.flight.is_stuck(everything.roster.now)
+    assert measured_health.progress.flight is not None
+    assert not measured_health.progress.flight.is_stuck(everything.roster.now)
 
 
 def test_a_continuous_agent_without_new_observations_is_reported_with_its_phase() -> None:
@@ -711,10 +726,10 @@ def test_a_continuous_agent_without_new_observations_is_reported_with_its_phase(
         )
         for at in (NOW - 600, NOW - 30)
     )
-    said = bad(health(held, processes=[process(), BEAT]))
+    texts = bad(health(held, processes=[process(), BEAT]))
     fresh = bad(health(observing, processes=[process(), BEAT]))
 
-    assert said == ["warning: it has made no observations for 10 min: iteration 7 in phase act"]
+    assert texts == ["warning: it has made no observations for 10 min: iteration 7 in phase act"]
     assert fresh == []
 
 
@@ -731,10 +746,10 @@ def test_a_key_of_the_deployment_of_another_type_is_an_error_that_names_it(key: 
 
 def test_tool_calls_returned_as_text_are_reported_for_a_day() -> None:
     spoke = agent_health(ENTRY, model=ModelTotals(spoken_at=NOW - 60))
-    said = bad(health(spoke, processes=[process()]))
+    texts = bad(health(spoke, processes=[process()]))
     earlier = agent_health(ENTRY, model=ModelTotals(spoken_at=NOW - 90_000))
 
-    assert said == ["warning: its model server returned a tool call as plain text 60 s ago"]
+    assert texts == ["warning: its model server returned a tool call as plain text 60 s ago"]
     assert bad(health(earlier, processes=[process()])) == []
 
 
@@ -743,10 +758,10 @@ def test_an_event_that_could_not_be_written_is_reported_for_an_hour() -> None:
         agent_health(ENTRY, events_lost=at, events_error="WRONGTYPE")
         for at in (NOW - 60, NOW - 7200)
     )
-    said = bad(health(lost, processes=[process()]))
+    texts = bad(health(lost, processes=[process()]))
     later = bad(health(lost_before, processes=[process()]))
 
-    assert said == ["warning: an event could not be written 60 s ago: WRONGTYPE"]
+    assert texts == ["warning: an event could not be written 60 s ago: WRONGTYPE"]
     assert later == []
 
 

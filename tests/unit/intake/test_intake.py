@@ -56,8 +56,8 @@ def request(
 
 
 def only(observations: list[Observation]) -> Observation:
-    [one] = observations
-    return one
+    [observation] = observations
+    return observation
 
 
 def refusal(name: str, sent: IntakeRequest) -> str:
@@ -255,9 +255,9 @@ def test_an_alert_is_an_observation() -> None:
 
 
 def test_every_alert_of_a_notification_is_one() -> None:
-    found = parse("alertmanager", alerts({}, labelled("none"), {"labels": {}}))
+    observations = parse("alertmanager", alerts({}, labelled("none"), {"labels": {}}))
 
-    assert [seen.source for seen in found] == [
+    assert [observation.source for observation in observations] == [
         "alertmanager/DiskFull",
         "alertmanager/A",
         "alertmanager",
@@ -287,8 +287,8 @@ def test_severity_is_what_the_label_means(label: str, severity: str) -> None:
 
 def test_the_words_for_a_severity_are_those_that_the_docs_tell() -> None:
     page = (Path(__file__).parents[3] / "docs" / "intake.md").read_text(encoding="utf-8")
-    told = page.partition("## Severities")[2].partition("\n## ")[0]
-    rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", told, re.MULTILINE))
+    section = page.partition("## Severities")[2].partition("\n## ")[0]
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", section, re.MULTILINE))
 
     assert {severity: words.split(", ") for severity, words in rows.items()} == {
         severity: words.split() for severity, words in WORDS.items()
@@ -296,8 +296,8 @@ def test_the_words_for_a_severity_are_those_that_the_docs_tell() -> None:
 
 
 def test_a_resolved_alert_is_information_of_when_it_ended() -> None:
-    ended = {"status": "resolved", "endsAt": "2026-01-05T14:00:00+01:00"}
-    observation = only(parse("alertmanager", alerts(labelled("critical", **ended))))
+    fields = {"status": "resolved", "endsAt": "2026-01-05T14:00:00+01:00"}
+    observation = only(parse("alertmanager", alerts(labelled("critical", **fields))))
 
     assert observation.severity == "info"
     assert observation.timestamp == datetime(2026, 1, 5, 13, 0, tzinfo=UTC)
@@ -315,20 +315,24 @@ def test_a_time_that_cannot_be_is_now(time: str | None) -> None:
 
 
 def test_an_alert_without_a_fingerprint_is_known_by_its_labels() -> None:
-    found = parse("alertmanager", alerts({"fingerprint": ""}, labelled("info", fingerprint="")))
+    observations = parse(
+        "alertmanager", alerts({"fingerprint": ""}, labelled("info", fingerprint=""))
+    )
     again = parse("alertmanager", alerts({"fingerprint": "", "status": "resolved"}))
 
-    one, two, three = ((seen.metadata or {})["fingerprint"] for seen in [*found, *again])
-    assert one == three != two
+    first, two, three = (
+        (observation.metadata or {})["fingerprint"] for observation in [*observations, *again]
+    )
+    assert first == three != two
 
 
 def test_alerts_without_labels_have_distinct_fingerprints() -> None:
     bare = {"status": "firing"}
-    given = [bare, {**bare, "generatorURL": "http://a"}, {**bare, "annotations": {"n": "1"}}]
-    found = parse("alertmanager", request({"version": "1", "alerts": [*given, bare]}))
+    alerts_sent = [bare, {**bare, "generatorURL": "http://a"}, {**bare, "annotations": {"n": "1"}}]
+    observations = parse("alertmanager", request({"version": "1", "alerts": [*alerts_sent, bare]}))
 
-    assert [one.source for one in found] == ["grafana"] * 4
-    prints = [(one.metadata or {})["fingerprint"] for one in found]
+    assert [observation.source for observation in observations] == ["grafana"] * 4
+    prints = [(observation.metadata or {})["fingerprint"] for observation in observations]
     assert (len(set(prints)), prints[0]) == (3, prints[3])
 
 
@@ -451,8 +455,8 @@ def event(**changes: Any) -> IntakeRequest:
 
 
 def binary(body: bytes, content_type: str = "application/json", **attributes: str) -> IntakeRequest:
-    given = {"specversion": "1.0", "id": "7", "source": "/s", "type": "t", **attributes}
-    headers = {f"ce-{name}": value for name, value in given.items()}
+    event_attributes = {"specversion": "1.0", "id": "7", "source": "/s", "type": "t", **attributes}
+    headers = {f"ce-{name}": value for name, value in event_attributes.items()}
     return request(body, content_type, {**headers, "user-agent": "x"})
 
 
@@ -469,17 +473,17 @@ def test_an_event_is_an_observation_that_holds_it() -> None:
 def test_a_binary_event_is_the_same_as_a_structured_one() -> None:
     attributes = {k: v for k, v in EVENT.items() if k not in ("data", "datacontenttype")}
 
-    [seen] = parse("cloudevents", binary(b'{"order": 5}', **attributes))
+    [observation] = parse("cloudevents", binary(b'{"order": 5}', **attributes))
 
-    assert [seen] == parse("cloudevents", event())
+    assert [observation] == parse("cloudevents", event())
 
 
 def test_a_batch_is_an_observation_for_each_event() -> None:
     body = [EVENT, {**EVENT, "id": "8", "type": "other"}]
 
-    found = parse("cloudevents", request(body, BATCH))
+    observations = parse("cloudevents", request(body, BATCH))
 
-    assert [(seen.source, seen.data["id"]) for seen in found] == [
+    assert [(observation.source, observation.data["id"]) for observation in observations] == [
         ("cloudevents/com.example.order.failed", "7"),
         ("cloudevents/other", "8"),
     ]
@@ -509,10 +513,10 @@ def test_data_is_json_text_or_base64_in_both_modes(
     sent = event(data=..., data_base64=encoded, datacontenttype=content_type or ...)
     structured = only(parse("cloudevents", sent))
 
-    for found in (observation, structured):
-        kept = {k: v for k, v in found.data.items() if k in ("data", "data_base64")}
-        assert kept == data
-        assert found.data.get("datacontenttype", "") == content_type
+    for event_read in (observation, structured):
+        data_fields = {k: v for k, v in event_read.data.items() if k in ("data", "data_base64")}
+        assert data_fields == data
+        assert event_read.data.get("datacontenttype", "") == content_type
 
 
 @pytest.mark.parametrize("data", [None, 5, "text", [1], {"a": {"b": None}}])
@@ -610,11 +614,11 @@ def test_events_written_by_the_cloudevents_sdk_are_read(
         for message in (to_binary_event(written), to_structured_event(written))
     ]
 
-    for seen in observations:
-        assert (seen.data["source"], seen.data["subject"]) == (source, subject)
-        assert seen.data["data"] == data
-        assert seen.severity == "critical"
-        assert seen.timestamp == attributes["time"]
+    for observation in observations:
+        assert (observation.data["source"], observation.data["subject"]) == (source, subject)
+        assert observation.data["data"] == data
+        assert observation.severity == "critical"
+        assert observation.timestamp == attributes["time"]
 
 
 def _received(message: HTTPMessage) -> IntakeRequest:
@@ -716,8 +720,8 @@ def test_observations_survive_a_round_trip_through_json(observations: list[Obser
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 def test_json_is_read_with_and_without_a_byte_order_mark(encoding: str) -> None:
     text = '{"source": "s", "data": {"word": "grün"}}'
-    [one] = parse("json", IntakeRequest("application/json", {}, text.encode(encoding)))
-    assert one.data == {"word": "grün"}
+    [observation] = parse("json", IntakeRequest("application/json", {}, text.encode(encoding)))
+    assert observation.data == {"word": "grün"}
 
 
 def test_a_mark_that_promises_something_else_is_refused() -> None:

@@ -60,7 +60,7 @@ def test_an_intake_of_an_agent_says_how_its_messages_are_read() -> None:
 
 
 def test_an_intake_changes_single_fields_of_one_that_comes_with_boyd() -> None:
-    [one] = agent(
+    [intake] = agent(
         {
             "name": "code",
             "use": "github",
@@ -68,10 +68,10 @@ def test_an_intake_changes_single_fields_of_one_that_comes_with_boyd() -> None:
             "auth": {"secret": "github-code"},
         }
     ).settings.intakes
-    assert one.mapping is not None
-    assert one.mapping.source == "body.repository.name"
-    assert one.mapping.fingerprint is not None
-    assert one.auth.model_dump()["header"] == "X-Hub-Signature-256"
+    assert intake.mapping is not None
+    assert intake.mapping.source == "body.repository.name"
+    assert intake.mapping.fingerprint is not None
+    assert intake.auth.model_dump()["header"] == "X-Hub-Signature-256"
 
 
 def test_workers_announce_intakes_with_the_names_of_secrets_only() -> None:
@@ -105,9 +105,9 @@ def test_mistakes_in_intakes_are_found_before_they_are_used(intakes: Any, reason
 
 def test_only_the_headers_that_a_mapping_lists_are_seen() -> None:
     sent = {"x-kind": "disk", "authorization": "Bearer of-somebody"}
-    [one] = read({}, sent, headers=["X-Kind"], source='headers."x-kind"', data="headers")
-    assert one.source == "mine/disk"
-    assert one.data == {"payload": {"x-kind": "disk"}}
+    [observation] = read({}, sent, headers=["X-Kind"], source='headers."x-kind"', data="headers")
+    assert observation.source == "mine/disk"
+    assert observation.data == {"payload": {"x-kind": "disk"}}
 
 
 def test_a_source_always_begins_with_the_name_of_the_intake() -> None:
@@ -143,8 +143,8 @@ def test_times_are_read_as_vendors_write_them_and_others_are_now(
     value: Any, read_as: str | None
 ) -> None:
     before = read({})[0].timestamp
-    found = read({"at": value}, timestamp="body.at")[0].timestamp
-    assert found.isoformat() == read_as if read_as else found >= before
+    timestamp = read({"at": value}, timestamp="body.at")[0].timestamp
+    assert timestamp.isoformat() == read_as if read_as else timestamp >= before
 
 
 @pytest.mark.parametrize(
@@ -160,8 +160,8 @@ def test_times_are_read_as_vendors_write_them_and_others_are_now(
     ],
 )
 def test_a_time_without_a_zone_is_in_that_of_the_mapping(value: Any, read_as: str) -> None:
-    [one] = read({"at": value}, timestamp="body.at", timezone="Europe/Vienna")
-    assert one.timestamp.isoformat() == read_as
+    [observation] = read({"at": value}, timestamp="body.at", timezone="Europe/Vienna")
+    assert observation.timestamp.isoformat() == read_as
 
 
 def test_a_zone_that_does_not_exist_is_refused() -> None:

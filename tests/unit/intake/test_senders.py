@@ -34,9 +34,9 @@ def sign(text: bytes, secret: str = SECRETS[1], kind: str = "sha256") -> bytes:
     return hmac.new(secret.encode(), text, kind).digest()
 
 
-def check(how: Any, **headers: str) -> str | None:
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return check_sender(how, SECRETS, named, lambda: BODY, NOW, {})
+def check(rule: Any, **headers: str) -> str | None:
+    named_headers = {name.replace("_", "-"): value for name, value in headers.items()}
+    return check_sender(rule, SECRETS, named_headers, lambda: BODY, NOW, {})
 
 
 def check_url(query: dict[str, list[str]], **headers: str) -> str | None:
@@ -85,7 +85,7 @@ def test_a_secret_in_the_url_is_there_once_and_right(query: Any, reason: str) ->
 
 
 @pytest.mark.parametrize(
-    ("how", "headers", "reason"),
+    ("rule", "headers", "reason"),
     [
         (auth(method="basic"), {}, "send user and password"),
         (auth(method="basic"), {"authorization": "Bearer x"}, "send user and password"),
@@ -111,10 +111,10 @@ def test_a_secret_in_the_url_is_there_once_and_right(query: Any, reason: str) ->
     ],
 )
 def test_a_sender_without_valid_proof_is_refused_without_showing_secrets(
-    how: Any, headers: dict[str, str], reason: str
+    rule: Any, headers: dict[str, str], reason: str
 ) -> None:
     with pytest.raises(SenderRefused, match=reason) as raised:
-        check(how, **headers)
+        check(rule, **headers)
     assert not any(secret in str(raised.value) for secret in SECRETS)
 
 
@@ -182,7 +182,7 @@ KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
 def certificate(until: float = NOW + 1000) -> bytes:
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "sns.amazonaws.com")])
-    made = (
+    x509_certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
@@ -192,7 +192,7 @@ def certificate(until: float = NOW + 1000) -> bytes:
         .not_valid_after(datetime.fromtimestamp(until, UTC))
         .sign(KEY, hashes.SHA256())
     )
-    return made.public_bytes(serialization.Encoding.PEM)
+    return x509_certificate.public_bytes(serialization.Encoding.PEM)
 
 
 class Amazon:

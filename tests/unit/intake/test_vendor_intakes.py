@@ -54,9 +54,12 @@ def test_an_alert_and_its_end_are_one_thing_that_fires_and_resolves(case: str) -
     assert firing.timestamp.isoformat().startswith(time)
     assert (firing.data["status"], resolved.data["status"]) == ("firing", "resolved")
     assert resolved.severity == "info"
-    known = [(one.source, (one.metadata or {}).get("fingerprint")) for one in (firing, resolved)]
-    assert known[0] == known[1]
-    assert known[0][1]
+    identities = [
+        (observation.source, (observation.metadata or {}).get("fingerprint"))
+        for observation in (firing, resolved)
+    ]
+    assert identities[0] == identities[1]
+    assert identities[0][1]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +102,9 @@ def test_a_scheduled_pipeline_does_not_end_the_failure_of_a_push() -> None:
     [failed] = changed("gitlab/firing", object_attributes__source="push")
     [nightly] = changed("gitlab/resolved", object_attributes__source="schedule")
     [push] = changed("gitlab/resolved", object_attributes__source="push")
-    prints = [(one.metadata or {})["fingerprint"] for one in (failed, nightly, push)]
+    prints = [
+        (observation.metadata or {})["fingerprint"] for observation in (failed, nightly, push)
+    ]
 
     assert prints[0] == prints[2] != prints[1]
 
@@ -123,13 +128,13 @@ def test_tests_and_notes_of_a_vendor_do_not_fire(message: str, changes: Any) -> 
 
 
 def test_a_priority_of_their_own_leaves_the_urgency_to_tell_the_severity() -> None:
-    [one] = changed("pagerduty/firing", event__data__priority={"summary": "SEV-1"})
-    assert one.severity == "error"
+    [observation] = changed("pagerduty/firing", event__data__priority={"summary": "SEV-1"})
+    assert observation.severity == "error"
 
 
 def test_a_problem_that_is_merged_into_another_one_has_ended() -> None:
-    [one] = changed("dynatrace/firing", State="MERGED")
-    assert one.data["status"] == "resolved"
+    [observation] = changed("dynatrace/firing", State="MERGED")
+    assert observation.data["status"] == "resolved"
 
 
 @pytest.mark.parametrize("vendor", sorted(shipped_intakes().keys() - {"cloudevents", "json"}))
@@ -149,16 +154,16 @@ def test_a_message_of_somebody_else_is_refused(vendor: str, body: str) -> None:
     ],
 )
 def test_messages_without_the_usual_fields_are_observed(message: str, source: str) -> None:
-    [one] = read(*message.split("/"))
-    assert one.source == source
-    assert one.severity in ("warning", "error", "critical")
+    [observation] = read(*message.split("/"))
+    assert observation.source == source
+    assert observation.severity in ("warning", "error", "critical")
 
 
 def test_each_intake_that_comes_with_boyd_is_valid_and_has_messages_of_both_states() -> None:
     names = shipped_intakes().keys() - {"json", "cloudevents"}
     assert {path.parent.name for path in DATA.glob("*/firing.json")} == names
     assert {path.parent.name for path in DATA.glob("*/resolved.json")} == names
-    check_intakes([one.declared(name) for name, one in shipped_intakes().items()])
+    check_intakes([intake_file.declared(name) for name, intake_file in shipped_intakes().items()])
     sources = (DATA / "README.md").read_text()
     assert all(f"| `{name}` |" in sources for name in names)
 
@@ -167,7 +172,7 @@ def test_each_intake_that_comes_with_boyd_is_valid_and_has_messages_of_both_stat
 @pytest.mark.parametrize("body", [None, 7, "text", [], {}, [{}], {"alerts": 1, "event": []}])
 def test_any_other_json_is_refused_or_observed_but_breaks_nothing(name: str, body: object) -> None:
     try:
-        found = parse(name, IntakeRequest("application/json", {}, json.dumps(body).encode()))
+        observations = parse(name, IntakeRequest("application/json", {}, json.dumps(body).encode()))
     except BadIntake:
         return
-    assert len(found) <= 1
+    assert len(observations) <= 1

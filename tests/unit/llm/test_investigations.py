@@ -520,11 +520,11 @@ def test_a_run_of_the_kind_investigation_ends_with_it() -> None:
         assert began.status == "investigating"
         here.settle()
 
-        ended = here.lab.store.runs.get(here.id)
-        assert ended is not None
-        assert ended.result is not None
-        assert (ended.status, ended.result.summary) == ("completed", "It was a.")
-        assert [one.action for one in ended.result.actions_performed] == ["look"]
+        record = here.lab.store.runs.get(here.id)
+        assert record is not None
+        assert record.result is not None
+        assert (record.status, record.result.summary) == ("completed", "It was a.")
+        assert [done_action.action for done_action in record.result.actions_performed] == ["look"]
 
 
 def test_cancelling_a_run_cancels_its_investigation() -> None:
@@ -539,9 +539,9 @@ def test_cancelling_a_run_cancels_its_investigation() -> None:
         investigation = here.settle()
 
         assert investigation.ending == "cancelled"
-        ended = here.lab.store.runs.get(here.id)
-        assert ended is not None
-        assert ended.status == "cancelled"
+        record = here.lab.store.runs.get(here.id)
+        assert record is not None
+        assert record.status == "cancelled"
 
 
 class Asking(Plugin):

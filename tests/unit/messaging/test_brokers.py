@@ -63,8 +63,8 @@ def test_all_messages_of_an_agent_go_to_its_broker() -> None:
 
 
 def test_the_setting_has_the_brokers_in_order_and_hides_all_passwords() -> None:
-    given = " redis://one/0  rediss://u:hush@two/0\nsentinel://a:1,b:2/boyd "
-    settings = Settings(broker_url=given)
+    urls = " redis://one/0  rediss://u:hush@two/0\nsentinel://a:1,b:2/boyd "
+    settings = Settings(broker_url=urls)
 
     assert settings.broker_urls == [
         "redis://one/0",

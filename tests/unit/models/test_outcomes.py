@@ -14,9 +14,9 @@ from boyd.store.history import summary_of
 
 def ended(*results: ActionResult, **fields: Any) -> LoopResult:
     now = utc_now()
-    known = {"id": "a:1", "agent_id": "a", "iteration": 1, "trigger": "beat", "success": True}
-    known |= {"duration": 1.0, "started_at": now, "ended_at": now, "decision": no_op("calm")}
-    return LoopResult(**{**known, "action_results": list(results), **fields})
+    defaults = {"id": "a:1", "agent_id": "a", "iteration": 1, "trigger": "beat", "success": True}
+    defaults |= {"duration": 1.0, "started_at": now, "ended_at": now, "decision": no_op("calm")}
+    return LoopResult(**{**defaults, "action_results": list(results), **fields})
 
 
 def result(success: bool = False, **fields: Any) -> ActionResult:

@@ -55,9 +55,9 @@ def submit(lab: Lab) -> str:
 def told(lab: Lab, run_id: str) -> Callback:
     """Let what is due of the callback happen; how far it is."""
     overdue(lab, f"callback:{run_id}")
-    found = lab.store.runs.callback(run_id)
-    assert found is not None
-    return found
+    callback = lab.store.runs.callback(run_id)
+    assert callback is not None
+    return callback
 
 
 def now(lab: Lab, run_id: str) -> Run:
@@ -205,10 +205,10 @@ def test_a_refused_callback_is_tried_again_later_and_not_before() -> None:
 
 
 def test_a_receiver_that_says_gone_is_asked_no_more() -> None:
-    asked: list[str] = []
+    urls: list[str] = []
 
     def gone(url: str, body: bytes, webhook_id: str, at: datetime) -> Delivery:
-        asked.append(url)
+        urls.append(url)
         return Delivery(at=at, ok=False, status=410, duration=1.0)
 
     lab = Lab(agent(reads("o", "the disk is full")), post=gone)
@@ -217,7 +217,7 @@ def test_a_receiver_that_says_gone_is_asked_no_more() -> None:
 
     assert (callback.state, callback.attempts, callback.next_at) == ("failed", 1, None)
     told(lab, run_id)
-    assert len(asked) == 1
+    assert len(urls) == 1
 
 
 def test_the_sweeper_takes_no_long_wait_for_a_clock_that_stepped_back() -> None:
@@ -312,17 +312,17 @@ def test_the_log_of_deliveries_is_bounded() -> None:
 
 def test_one_that_is_being_delivered_is_not_sent_twice() -> None:
     lab: Lab
-    said: list[bool] = []
+    outcomes: list[bool] = []
 
     def post(url: str, body: bytes, webhook_id: str, at: datetime) -> Delivery:
-        said.append(lab.store.runs.redeliver(webhook_id.removeprefix("run_")))
+        outcomes.append(lab.store.runs.redeliver(webhook_id.removeprefix("run_")))
         return Delivery(at=at, ok=True, duration=1.0)
 
     lab = Lab(agent(), post=post)
     run_id = submit(lab)
     told(lab, run_id)
 
-    assert (told(lab, run_id).state, said) == ("succeeded", [True])
+    assert (told(lab, run_id).state, outcomes) == ("succeeded", [True])
 
 
 def lose(lab: Lab, run_id: str) -> None:

@@ -161,9 +161,9 @@ def test_a_secret_that_cannot_sign_is_a_failed_delivery_that_does_not_tell_it() 
 def test_it_is_sent_again_for_about_eight_hours_and_then_no_more() -> None:
     assert DELAYS == (5, 30, 120, 600, 1800, 3600, 7200, 14400)
     for failures, delay in enumerate(DELAYS, 1):
-        found = retry_delay(failures)
-        assert found is not None
-        assert 0.9 * delay <= found <= 1.1 * delay
+        seconds = retry_delay(failures)
+        assert seconds is not None
+        assert 0.9 * delay <= seconds <= 1.1 * delay
     assert retry_delay(len(DELAYS) + 1) is None
 
 

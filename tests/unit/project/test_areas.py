@@ -49,8 +49,8 @@ def modules(name: str) -> list[str]:
 
 def only_core(file: str) -> bool:
     """Check that the core is the only area of a file."""
-    named = [area for area in areas.areas().values() if matches(file, area.paths)]
-    return named == [CORE]
+    areas_of_file = [area for area in areas.areas().values() if matches(file, area.paths)]
+    return areas_of_file == [CORE]
 
 
 def test_every_long_test_is_affected_by_some_area() -> None:

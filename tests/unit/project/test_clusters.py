@@ -11,12 +11,12 @@ from clusters import is_copied
 
 def state(*replicas: tuple[str, int]) -> dict[str, Any]:
     """The replication of a master that has written 100 bytes, as redis-py reads it."""
-    named = {
+    replica_fields = {
         f"slave{number}": {"state": kind, "offset": offset}
         for number, (kind, offset) in enumerate(replicas)
     }
     common = {"role": "master", "connected_slaves": len(replicas), "slave_repl_offset": 100}
-    return {**common, "master_repl_offset": 100, **named}
+    return {**common, "master_repl_offset": 100, **replica_fields}
 
 
 @pytest.mark.parametrize(

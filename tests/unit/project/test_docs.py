@@ -67,15 +67,17 @@ TOLD_IN_WORDS = {"cwd", "weekdays"}
 
 def commands() -> dict[str, click.Command]:
     """Every command by its words, those of groups one by one."""
-    found: dict[str, click.Command] = {}
+    commands_found: dict[str, click.Command] = {}
     for name in boyd.list_commands(click.Context(boyd)):
         command = boyd.get_command(click.Context(boyd), name)
         assert command is not None
         if isinstance(command, click.Group):
-            found |= {f"{name} {sub}": one for sub, one in command.commands.items()}
+            commands_found |= {
+                f"{name} {sub}": subcommand for sub, subcommand in command.commands.items()
+            }
         else:
-            found[name] = command
-    return found
+            commands_found[name] = command
+    return commands_found
 
 
 COMMANDS = commands()
@@ -93,20 +95,20 @@ def page(name: str) -> str:
 def section(text: str, heading: str) -> str:
     """The text below *heading*, until the next one of the same or a higher level."""
     level = heading.partition(" ")[0]
-    found = re.split(rf"^{re.escape(heading)}$", text, maxsplit=1, flags=re.MULTILINE)
-    assert len(found) == 2, f"no heading {heading!r}"
-    return re.split(rf"^#{{1,{len(level)}}} ", found[1], maxsplit=1, flags=re.MULTILINE)[0]
+    parts = re.split(rf"^{re.escape(heading)}$", text, maxsplit=1, flags=re.MULTILINE)
+    assert len(parts) == 2, f"no heading {heading!r}"
+    return re.split(rf"^#{{1,{len(level)}}} ", parts[1], maxsplit=1, flags=re.MULTILINE)[0]
 
 
 def rows(text: str) -> dict[str, str]:
     """Table rows by the code in their first cell, which may name several things."""
-    found: dict[str, str] = {}
+    lines: dict[str, str] = {}
     for line in text.splitlines():
         if line.startswith(("| `", "| [")):
             first = line.split("|")[1]
             for name in re.findall(r"`([^`]+)`", first):
-                found.setdefault(name, line)
-    return found
+                lines.setdefault(name, line)
+    return lines
 
 
 def blocks(text: str, language: str, mark: str = "") -> list[str]:
@@ -123,10 +125,10 @@ def shown(field: FieldInfo) -> str | None:
     if default is None or default is PydanticUndefined:
         return "none"
     if isinstance(default, BaseModel):
-        given = default.model_dump(exclude_none=True)
-        if not given:
+        values_set = default.model_dump(exclude_none=True)
+        if not values_set:
             return "none"
-        values = ", ".join(f"{k} = {v:g}" for k, v in given.items())
+        values = ", ".join(f"{k} = {v:g}" for k, v in values_set.items())
         return f"`{{ {values} }}`"
     if isinstance(default, tuple | list):
         return f"`{json.dumps(list(default))}`"
@@ -194,10 +196,10 @@ def test_ctx_and_its_state_are_documented_completely() -> None:
 def test_every_built_in_plugin_has_a_section_with_its_options_and_their_defaults(name: str) -> None:
     text = section(page(page_of(name)), f"## {name}")
     kind = discovery.find_plugin(name)
-    told = rows(text)
+    documented = rows(text)
     for option, field in kind.Options.model_fields.items():
-        assert option in told, option
-        assert (shown(field) or "") in told[option], option
+        assert option in documented, option
+        assert (shown(field) or "") in documented[option], option
     assert f"[`{name}`](#{name})" in page(page_of(name))
 
 
@@ -226,19 +228,19 @@ def test_nested_options_are_documented_with_their_defaults(
     heading: str, model: type[BaseModel]
 ) -> None:
     name = "connectors.md" if heading in page("connectors.md") else "built-in-plugins.md"
-    told = rows(section(page(name), heading))
+    documented = rows(section(page(name), heading))
     for attribute, field in model.model_fields.items():
         option = field.alias or attribute
-        assert option in told, option
+        assert option in documented, option
         if option not in TOLD_IN_WORDS:
-            assert (shown(field) or "") in told[option], option
+            assert (shown(field) or "") in documented[option], option
 
 
 @pytest.mark.parametrize("kind", [CommandRestart, HttpRestart, FunctionRestart])
 def test_each_kind_of_restart_is_documented_with_its_options(kind: type[BaseModel]) -> None:
     (word,) = get_args(kind.model_fields["type"].annotation)
-    told = section(page("built-in-plugins.md"), "## http-monitor")
-    line = next(line for line in told.splitlines() if line.startswith(f'| `"{word}"`'))
+    text = section(page("built-in-plugins.md"), "## http-monitor")
+    line = next(line for line in text.splitlines() if line.startswith(f'| `"{word}"`'))
     for option in kind.model_fields:
         assert option == "type" or f"`{option}`" in line, option
 
@@ -298,26 +300,30 @@ def test_every_agent_setting_is_documented_with_its_default(path: str) -> None:
 
 
 def test_every_field_of_a_plugin_reference_is_documented() -> None:
-    told = rows(section(page("configuration.md"), "### `[[plugins]]`"))
+    documented = rows(section(page("configuration.md"), "### `[[plugins]]`"))
 
-    assert set(PluginReference.model_fields) <= set(told)
+    assert set(PluginReference.model_fields) <= set(documented)
 
 
 # The command line
 
 
 def options(command: click.Command) -> list[str]:
-    given = [param for param in command.params if isinstance(param, click.Option)]
-    return [name for option in given for name in (*option.opts, *option.secondary_opts)]
+    options_of_command = [param for param in command.params if isinstance(param, click.Option)]
+    return [
+        name for option in options_of_command for name in (*option.opts, *option.secondary_opts)
+    ]
 
 
 def test_the_common_options_are_those_of_all_commands_that_have_settings() -> None:
     text = section(page("cli.md"), "## Common options")
     for name, command in COMMANDS.items():
-        given = set(options(command))
-        kinds = [given >= LOCAL, given >= REMOTE]
+        options_of_command = set(options(command))
+        kinds = [options_of_command >= LOCAL, options_of_command >= REMOTE]
         assert sum(kinds) == (name not in WITHOUT_SETTINGS), name
-        assert ("--redis" in given) == (kinds[1] and "--redis-url" in given), name
+        assert ("--redis" in options_of_command) == (
+            kinds[1] and "--redis-url" in options_of_command
+        ), name
 
     assert all(f"`{option}" in text for option in COMMON)
 
@@ -350,7 +356,7 @@ def test_every_exit_code_is_documented() -> None:
     from boyd.errors import INIT_FAILED
     from boyd_cli import output
 
-    told = section(page("cli.md"), "## Exit codes")
+    text = section(page("cli.md"), "## Exit codes")
     for code in (
         0,
         output.FAILED,
@@ -362,7 +368,7 @@ def test_every_exit_code_is_documented() -> None:
         124,
         130,
     ):
-        assert re.search(rf"^\| {code} \|", told, re.MULTILINE), code
+        assert re.search(rf"^\| {code} \|", text, re.MULTILINE), code
 
 
 # The site
@@ -575,9 +581,9 @@ def complete() -> Iterator[Any]:
 def test_every_complete_example_runs(code: str) -> None:
     names: dict[str, Any] = {"__name__": "example"}
     exec(compile(code, "example", "exec", dont_inherit=True), names)
-    made = [value for value in names.values() if _own_plugin(value)]
+    plugins = [value for value in names.values() if _own_plugin(value)]
     agents = [value for value in names.values() if isinstance(value, Agent)]
-    agents += [Agent("docs", plugins=[kind() for kind in made])] if made else []
+    agents += [Agent("docs", plugins=[kind() for kind in plugins])] if plugins else []
     tests = [value for name, value in names.items() if name.startswith("test_")]
     for agent in agents:
         result = Lab(agent).run()
@@ -668,16 +674,16 @@ REQUIREMENTS = {"9.1": 3, "9.2": 10, "9.3": 8, "9.4": 4, "9.5": 6, "9.6": 3}
 
 def test_each_requirement_of_the_security_standard_is_answered_by_tests_that_exist() -> None:
     text = section(page("security.md"), "## OWASP AISVS C9")
-    found = [[cell.strip() for cell in row.split("|")[1:-1]] for row in text.splitlines()[9:]]
-    answers = [cells for cells in found if re.match(r"9\.\d", cells[0])]
+    table = [[cell.strip() for cell in row.split("|")[1:-1]] for row in text.splitlines()[9:]]
+    answers = [cells for cells in table if re.match(r"9\.\d", cells[0])]
 
     expected = [f"{part}.{n}" for part, last in REQUIREMENTS.items() for n in range(1, last + 1)]
     assert [cells[0].split()[0] for cells in answers] == expected
-    for name, level, state, why, tests in answers:
+    for name, level, state, reason, tests in answers:
         cited = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", tests)
         assert state in ("met", "partly", "no", "declined"), name
         assert state != "declined" or level == "3", name
-        assert why, name
+        assert reason, name
         assert cited or state != "met", f"{name} is met by no test"
         assert len(cited) == tests.count("::"), name
         for path, test in cited:

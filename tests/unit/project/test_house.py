@@ -237,14 +237,14 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
     # A package is loaded before its modules in any case.
     imports = {
         name: {
-            found
-            for found in graph.find_modules_directly_imported_by(name)
-            if not name.startswith(f"{found}.")
+            imported
+            for imported in graph.find_modules_directly_imported_by(name)
+            if not name.startswith(f"{imported}.")
         }
         for name in graph.modules
     }
-    while leaves := {name for name, found in imports.items() if not found & imports.keys()}:
-        imports = {name: found for name, found in imports.items() if name not in leaves}
+    while leaves := {name for name, imported in imports.items() if not imported & imports.keys()}:
+        imports = {name: imported for name, imported in imports.items() if name not in leaves}
     assert imports == {}
 
 

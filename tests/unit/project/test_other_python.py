@@ -48,9 +48,9 @@ def test_a_shim_that_fails_is_no_python_and_the_newest_of_pyenv_is_taken(tmp_pat
     for version in ("3.12.9", "3.12.10"):
         program(tmp_path / "pyenv" / "versions" / version / "bin" / "python3.12", version)
 
-    found = installed("3.12", str(tmp_path / "bin"), tmp_path / "pyenv")
-    assert found is not None
-    assert found.version == "3.12.10"
+    interpreter = installed("3.12", str(tmp_path / "bin"), tmp_path / "pyenv")
+    assert interpreter is not None
+    assert interpreter.version == "3.12.10"
     assert installed("3.13", str(tmp_path / "bin"), tmp_path / "pyenv") is None
 
 
@@ -58,8 +58,8 @@ def test_a_python_on_the_path_comes_first(tmp_path: Path) -> None:
     mine = program(tmp_path / "bin" / "python3.12", "3.12.0")
     program(tmp_path / "pyenv" / "versions" / "3.12.9" / "bin" / "python3.12", "3.12.9")
 
-    found = installed("3.12", str(tmp_path / "bin"), tmp_path / "pyenv")
-    assert found == Interpreter(mine, "3.12.0")
+    interpreter = installed("3.12", str(tmp_path / "bin"), tmp_path / "pyenv")
+    assert interpreter == Interpreter(mine, "3.12.0")
 
 
 def test_without_another_python_it_is_skipped_and_says_so(

@@ -35,9 +35,9 @@ def ended(nodeid: str, outcome: Any = "passed", seconds: float = 1.0) -> pytest.
     )
 
 
-def run(progress: Progress, count: int, of: int, outcome: str = "passed") -> None:
+def run(progress: Progress, count: int, total: int, outcome: str = "passed") -> None:
     """Begin a run of so many tests and end some of them."""
-    ids = [f"tests/unit/test_a.py::test_{number}" for number in range(of)]
+    ids = [f"tests/unit/test_a.py::test_{number}" for number in range(total)]
     progress.pytest_xdist_node_collection_finished(ids)
     for nodeid in ids[:count]:
         progress.pytest_runtest_logreport(ended(nodeid, outcome))
@@ -53,7 +53,7 @@ def config(pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch) -> pyte
 
 def test_the_line_counts_tests_and_says_how_long_it_still_takes(config: pytest.Config) -> None:
     progress = Progress(config, Terminal(live=False))
-    run(progress, 50, of=100)
+    run(progress, 50, total=100)
     line = progress.line
     progress.pytest_sessionfinish()
 
@@ -64,7 +64,7 @@ def test_the_line_counts_tests_and_says_how_long_it_still_takes(config: pytest.C
 def test_a_failed_test_is_named_at_once_and_counted(config: pytest.Config) -> None:
     out = Terminal(live=False)
     progress = Progress(config, out)
-    run(progress, 1, of=100, outcome="failed")
+    run(progress, 1, total=100, outcome="failed")
     progress.pytest_sessionfinish()
 
     first, last = out.getvalue().splitlines()
@@ -75,7 +75,7 @@ def test_a_failed_test_is_named_at_once_and_counted(config: pytest.Config) -> No
 def test_on_a_terminal_the_line_is_written_over(config: pytest.Config) -> None:
     out = Terminal(live=True)
     progress = Progress(config, out)
-    run(progress, 100, of=100)
+    run(progress, 100, total=100)
     progress.pytest_sessionfinish()
 
     assert out.getvalue().startswith("\r\x1b[K")
@@ -85,7 +85,7 @@ def test_on_a_terminal_the_line_is_written_over(config: pytest.Config) -> None:
 def test_a_run_of_a_few_tests_shows_no_line(config: pytest.Config) -> None:
     out = Terminal(live=False)
     progress = Progress(config, out)
-    run(progress, 3, of=3)
+    run(progress, 3, total=3)
     progress.pytest_sessionfinish()
 
     assert out.getvalue() == ""

@@ -22,14 +22,14 @@ def named(protection: Protection) -> str:
 
 def names(suite: Path) -> set[str]:
     """The tests of a file, as entries name them."""
-    found = set()
+    names_found = set()
     for node in ast.parse(suite.read_text()).body:
         if isinstance(node, ast.FunctionDef):
-            found.add(node.name)
+            names_found.add(node.name)
         elif isinstance(node, ast.ClassDef):
             inner = [part for part in node.body if isinstance(part, ast.FunctionDef)]
-            found |= {f"{node.name}::{part.name}" for part in inner}
-    return found
+            names_found |= {f"{node.name}::{part.name}" for part in inner}
+    return names_found
 
 
 def test_the_code_of_every_protection_occurs_once() -> None:
@@ -45,9 +45,9 @@ def test_an_entry_whose_text_has_changed_is_named(tmp_path: Path) -> None:
     path = tmp_path / changed.file
     path.write_text(path.read_text().replace(changed.old, "something else"))
 
-    [said] = misplaced(tmp_path)
-    assert changed.what in said
-    assert "found 0 times" in said
+    [message] = misplaced(tmp_path)
+    assert changed.what in message
+    assert "found 0 times" in message
 
 
 @pytest.mark.parametrize("protection", PROTECTIONS, ids=named)
@@ -90,15 +90,15 @@ def test_a_protection_is_back_when_its_tests_have_run(
     path = tmp_path / protection.file
     path.parent.mkdir(parents=True)
     path.write_text(f"before {protection.old} after")
-    seen: list[str] = []
+    texts: list[str] = []
 
     def failing(*_: object) -> None:
-        seen.append(path.read_text())
+        texts.append(path.read_text())
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Copy, "failing", failing)
     with pytest.raises(KeyboardInterrupt):
         Copy(tmp_path).without(protection)
 
-    assert seen == [f"before {protection.new} after"]
+    assert texts == [f"before {protection.new} after"]
     assert path.read_text() == f"before {protection.old} after"

@@ -65,14 +65,14 @@ def outcome(folder: Path, code: str, *arguments: str) -> Outcome:
 @pytest.mark.long
 @pytest.mark.parametrize("processes", ["0", "2"])
 def test_failures_are_taken_down_with_their_first_lines(tmp_path: Path, processes: str) -> None:
-    ended = outcome(tmp_path, FAILING, "--numprocesses", processes)
+    report = outcome(tmp_path, FAILING, "--numprocesses", processes)
 
-    assert ended.ran
-    assert ended.code == pytest.ExitCode.TESTS_FAILED
-    assert len(ended.failures) == 8
-    assert ended.failures["test_it.py::test_fails"] == "AssertionError: one is not two"
-    assert ended.failures["test_it.py::test_needs"] == "OSError: nothing there"
-    assert ended.failures["test_it.py::test_leaves"] == "OSError: not gone"
+    assert report.ran
+    assert report.code == pytest.ExitCode.TESTS_FAILED
+    assert len(report.failures) == 8
+    assert report.failures["test_it.py::test_fails"] == "AssertionError: one is not two"
+    assert report.failures["test_it.py::test_needs"] == "OSError: nothing there"
+    assert report.failures["test_it.py::test_leaves"] == "OSError: not gone"
 
 
 def test_each_test_that_failed_can_be_run_again_by_its_id(tmp_path: Path) -> None:
@@ -84,10 +84,10 @@ def test_each_test_that_failed_can_be_run_again_by_its_id(tmp_path: Path) -> Non
 
 
 def test_tests_that_pass_leave_nothing_to_tell(tmp_path: Path) -> None:
-    ended = outcome(tmp_path, "def test_passes(): pass", "--numprocesses", "0")
+    report = outcome(tmp_path, "def test_passes(): pass", "--numprocesses", "0")
 
-    assert ended.ran
-    assert (ended.code, ended.failures, ended.broken) == (0, {}, [])
+    assert report.ran
+    assert (report.code, report.failures, report.broken) == (0, {}, [])
 
 
 @pytest.mark.long
@@ -101,20 +101,20 @@ def test_tests_can_import_from_the_working_directory(tmp_path: Path, processes: 
 @pytest.mark.long
 def test_a_process_that_crashes_is_no_failure_of_a_test(tmp_path: Path) -> None:
     code = "import os\ndef test_dies(): os._exit(1)\ndef test_passes(): pass"
-    ended = outcome(tmp_path, code, "--numprocesses", "1")
+    report = outcome(tmp_path, code, "--numprocesses", "1")
 
-    assert not ended.ran
-    assert ended.failures == {}
-    assert "crashed while running" in "".join(ended.broken)
+    assert not report.ran
+    assert report.failures == {}
+    assert "crashed while running" in "".join(report.broken)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("processes", ["0", "1"])
 def test_a_file_that_cannot_be_read_is_no_failure_of_a_test(tmp_path: Path, processes: str) -> None:
-    ended = outcome(tmp_path, "import nothing_like_it", "--numprocesses", processes)
+    report = outcome(tmp_path, "import nothing_like_it", "--numprocesses", processes)
 
-    assert not ended.ran
-    assert "test_it.py" in "".join(ended.broken)
+    assert not report.ran
+    assert "test_it.py" in "".join(report.broken)
 
 
 def test_a_wrong_argument_is_no_run(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_wrong_argument_is_no_run(tmp_path: Path) -> None:
 
 def test_a_run_that_is_killed_is_no_run(tmp_path: Path) -> None:
     code = "import os\ndef test_kills(): os.kill(os.getpid(), 9)"
-    ended = outcome(tmp_path, code, "--numprocesses", "0")
+    report = outcome(tmp_path, code, "--numprocesses", "0")
 
-    assert not ended.ran
-    assert ended.broken == ["pytest ended with -9 before its end"]
+    assert not report.ran
+    assert report.broken == ["pytest ended with -9 before its end"]

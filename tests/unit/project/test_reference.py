@@ -45,8 +45,8 @@ def test_every_command_and_option_says_what_it_does(name: str) -> None:
 def test_every_route_and_problem_is_listed() -> None:
     for route in ALL:
         path = re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", f"{route.base}{route.path}")
-        shown, scope, *_ = cells("http", f"{route.method} {path}")
-        assert shown.endswith("●") == (route.reach == "agent"), path
+        path_shown, scope, *_ = cells("http", f"{route.method} {path}")
+        assert path_shown.endswith("●") == (route.reach == "agent"), path
         assert scope == (route.scope or "none"), path
     for name, kind in PROBLEM_TYPES.items():
         assert cells("http", name)[1] == str(kind.status)

@@ -64,11 +64,13 @@ class Use:
 
     def run(self, text: str) -> None:
         """Use it on *text*."""
-        given = ["", text] if self.method == "sub" else [text]
+        arguments = ["", text] if self.method == "sub" else [text]
         is_text = isinstance(self.pattern.pattern, str)
-        found = getattr(self.pattern, self.method)(*(given if is_text else map(str.encode, given)))
+        matches = getattr(self.pattern, self.method)(
+            *(arguments if is_text else map(str.encode, arguments))
+        )
         if self.method == "finditer":
-            list(found)
+            list(matches)
 
 
 def modules() -> Iterator[ModuleType]:
@@ -87,8 +89,8 @@ def held(value: Any) -> Iterator[re.Pattern[str]]:
     if isinstance(value, re.Pattern):
         yield value
     elif isinstance(value, (tuple, list, set, frozenset)):
-        for one in value:
-            yield from held(one)
+        for item in value:
+            yield from held(item)
     elif isinstance(value, dict):
         yield from held(list(value.values()))
 
@@ -120,9 +122,9 @@ def compiled(node: ast.Call, module: ModuleType) -> re.Pattern[Any] | None:
 @cache
 def uses() -> tuple[list[Use], set[str]]:
     """All uses of expressions, and the modules that make some of data."""
-    found: dict[tuple[str, str], Use] = {}
+    uses_found: dict[tuple[str, str], Use] = {}
     held_at: dict[str, Use] = {}
-    made: set[str] = set()
+    computed: set[str] = set()
     for module in modules():
         for name, value in vars(module).items():
             for pattern in held(value):
@@ -131,13 +133,13 @@ def uses() -> tuple[list[Use], set[str]]:
         for node, owner, method in calls(module):
             used = compiled(node, module) if owner is re else owner
             if used is None:
-                made.add(module.__name__)
+                computed.add(module.__name__)
             elif method in METHODS:
                 use = Use(f"{module.__name__}:{node.lineno}", used, method)
-                found[used.pattern, method] = use
-    called = {pattern for pattern, _ in found}
+                uses_found[used.pattern, method] = use
+    called = {pattern for pattern, _ in uses_found}
     rest = [use for pattern, use in held_at.items() if pattern not in called]
-    return [*found.values(), *rest], made
+    return [*uses_found.values(), *rest], computed
 
 
 def samples(tree: Any, most: int = 4) -> list[str]:
@@ -153,7 +155,7 @@ def matched(kind: Any, value: Any, most: int) -> list[str]:
     if kind is op.LITERAL:
         return [chr(value)]
     if kind is op.NOT_LITERAL:
-        return [one for one in SOME if ord(one) != value][:2]
+        return [character for character in SOME if ord(character) != value][:2]
     if kind is op.ANY:
         return ["a", " "]
     if kind is op.IN:
@@ -180,8 +182,8 @@ def of_set(parts: Any) -> list[str]:
             chosen.append(CATEGORIES[value])
     if parts[0][0] is not op.NEGATE:
         return chosen
-    left = [one for one in SOME if one not in chosen]
-    return [one for one in left if not (" " in chosen and one.isspace())][:4]
+    left = [character for character in SOME if character not in chosen]
+    return [character for character in left if not (" " in chosen and character.isspace())][:4]
 
 
 def repeats(tree: Any, before: tuple[str, ...] = ("",)) -> Iterator[tuple[str, str]]:
@@ -200,19 +202,19 @@ def repeats(tree: Any, before: tuple[str, ...] = ("",)) -> Iterator[tuple[str, s
             inner = value[1]
         elif kind in (op.ASSERT, op.ASSERT_NOT):
             inner = [value[1]]
-        for one in inner:
-            yield from repeats(one, before[:3])
+        for part in inner:
+            yield from repeats(part, before[:3])
         before = tuple(text + more for text in before for more in matched(kind, value, 4))[:6]
 
 
 def attacks(pattern: re.Pattern[str]) -> set[tuple[str, str, str]]:
     """Texts that may take long: a beginning, what is repeated, and an end that does not fit."""
-    found = {("", one, "") for one in USUAL}
+    attacks_found = {("", character, "") for character in USUAL}
     for before, repeated in repeats(_parser.parse(pattern.pattern, pattern.flags)):
         if repeated:
-            found |= {("", before + repeated, "")}
-            found |= {(before, repeated, end) for end in ("", "\0", "\n", " ", '"')}
-    return found
+            attacks_found |= {("", before + repeated, "")}
+            attacks_found |= {(before, repeated, end) for end in ("", "\0", "\n", " ", '"')}
+    return attacks_found
 
 
 def slow(run: Callable[[str], object], tried: set[tuple[str, str, str]]) -> list[str]:
@@ -221,19 +223,19 @@ def slow(run: Callable[[str], object], tried: set[tuple[str, str, str]]) -> list
     def made(before: str, repeated: str, end: str) -> Callable[[int], str]:
         return lambda size: before + repeated * (size // len(repeated)) + end
 
-    return [repr(one) for one in sorted(tried) if growth(run, made(*one), LONGEST) > MOST]
+    return [repr(attack) for attack in sorted(tried) if growth(run, made(*attack), LONGEST) > MOST]
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.long
 def test_every_regular_expression_takes_time_in_proportion() -> None:
-    found, made = uses()
-    known = {f"{use.where} .{use.method} {use.pattern.pattern}": use for use in found}
-    too_slow = {name: slow(use.run, attacks(use.pattern)) for name, use in known.items()}
+    uses_found, computed = uses()
+    by_name = {f"{use.where} .{use.method} {use.pattern.pattern}": use for use in uses_found}
+    too_slow = {name: slow(use.run, attacks(use.pattern)) for name, use in by_name.items()}
 
-    assert len(found) > 80
+    assert len(uses_found) > 80
     assert {name: texts for name, texts in too_slow.items() if texts} == {}
-    assert made == {
+    assert computed == {
         *("boyd.agent.conditions", "boyd.models.rights", "boyd.plugins.notifier.rota"),
         *("boyd_goals.scoring", "boyd.llm.reply_text"),
     }
@@ -255,7 +257,9 @@ def told(text: str) -> Any:
 def test_expressions_that_are_made_of_data_take_time_in_proportion(
     run: Callable[[str], object],
 ) -> None:
-    tried = {("", one, "") for one in (*USUAL, "graph-query", "Final answer:", "*_`#> ")}
+    tried = {
+        ("", character, "") for character in (*USUAL, "graph-query", "Final answer:", "*_`#> ")
+    }
 
     assert slow(run, tried) == []
 

@@ -94,11 +94,11 @@ def test_ten_minutes_are_not_shown_as_a_week(capsys: pytest.CaptureFixture[str])
     short = SCORES.patched({"weeks": 600 / WEEK})
     agent = AgentProof(name="present", iterations=11, scores=short)
     show_proof(report().patched({"agents": [agent], "weeks": short.weeks, "sweep": None}))
-    shown = capsys.readouterr().out
+    output_text = capsys.readouterr().out
 
-    assert ", 10 min, no gaps\n" in shown
-    assert re.search(r"false alarms a week +200 in all *\n", shown)
-    assert re.search(r"pages a week +8 in all *\n", shown)
+    assert ", 10 min, no gaps\n" in output_text
+    assert re.search(r"false alarms a week +200 in all *\n", output_text)
+    assert re.search(r"pages a week +8 in all *\n", output_text)
 
 
 def test_a_pipe_gets_the_tables_in_full(capsys: pytest.CaptureFixture[str]) -> None:

@@ -193,8 +193,8 @@ def test_a_refactoring_raises_no_alarm(
 def lab_with(strategy: Callable[..., Any], **hooks: Any) -> Agent:
     """An agent whose strategy is that function of the context."""
     part = Strategy(name="chooses", decide=strategy)
-    made = plugin(sees("o", seen()), reads("r", "x"), part, Recorder().action(), **hooks)
-    return Agent("test", plugins=[made])
+    own_plugin = plugin(sees("o", seen()), reads("r", "x"), part, Recorder().action(), **hooks)
+    return Agent("test", plugins=[own_plugin])
 
 
 def only(then: Agent, now: Agent) -> ReplayedIteration:
@@ -629,7 +629,7 @@ def test_the_budget_counts_as_it_was_used_then() -> None:
 
     def replayed(budget: Budget | None) -> list[list[str]]:
         shadow = Shadow(acting(budget=budget))
-        return [list(judge(shadow, one).differences) for one in records]
+        return [list(judge(shadow, recorded).differences) for recorded in records]
 
     assert replayed(Budget(limit=2, window=60)) == [[], [], []]
     assert replayed(Budget(limit=1, window=60)) == [[], ["newly asked"], []]
@@ -676,9 +676,12 @@ def test_an_action_that_was_held_then_is_held_now() -> None:
     records = [LoopResult.from_json(lab.run().to_json()) for _ in range(2)]
 
     def replayed(now: Agent) -> list[list[str]]:
-        return [list(judge(Shadow(now), one).differences) for one in records]
+        return [list(judge(Shadow(now), recorded).differences) for recorded in records]
 
-    assert [one.decision and one.decision.action for one in records] == ["p:do", "no-op"]
+    assert [recorded.decision and recorded.decision.action for recorded in records] == [
+        "p:do",
+        "no-op",
+    ]
     assert replayed(agent_with_verify()) == [[], []]
     # Nobody asked then whether the other action was held.
     assert replayed(agent_with_verify("p:other")) == [["flipped", "newly automatic"]] * 2
@@ -693,8 +696,8 @@ def test_a_failed_guard_blocks_now_as_it_did_then() -> None:
             def on_loop_start(self) -> None:
                 raise RuntimeError("no token")
 
-        made = plugin(sees("o", seen()), chooses(choice()), Recorder().action())
-        return Agent("test", plugins=[made, Guarded()])
+        own_plugin = plugin(sees("o", seen()), chooses(choice()), Recorder().action())
+        return Agent("test", plugins=[own_plugin, Guarded()])
 
     judgement = only(guarded(), guarded())
 
@@ -704,9 +707,9 @@ def test_a_failed_guard_blocks_now_as_it_did_then() -> None:
 
 
 def test_a_failed_observer_is_taken_as_recorded() -> None:
-    made = agent(fails(), sees("o", seen()), chooses(choice()), Recorder().action())
+    failing_agent = agent(fails(), sees("o", seen()), chooses(choice()), Recorder().action())
 
-    assert only(made, made).differences == []
+    assert only(failing_agent, failing_agent).differences == []
 
 
 class Sound(Model):
@@ -795,12 +798,14 @@ def test_an_agent_that_does_nothing_instead_acts_less() -> None:
 
 def test_the_report_counts_by_action_and_says_how_each_one_ended(tmp_path: Path) -> None:
     records = [Lab(acting(autonomy=Autonomy(mode="approval-required"))).run(), Lab(acting()).run()]
-    judgements = [judge(Shadow(acting(confidence=0.8)), one) for one in records]
-    made = report("test", "b", judgements, ["landlock"])
+    judgements = [judge(Shadow(acting(confidence=0.8)), recorded) for recorded in records]
+    counted = report("test", "b", judgements, ["landlock"])
 
-    assert (made.iterations, made.unchanged) == (2, 1)
-    assert [(one.action, one.counts) for one in made.actions] == [("p:do", {"newly automatic": 1})]
-    assert made.findings[0].ended.startswith("approval ")
+    assert (counted.iterations, counted.unchanged) == (2, 1)
+    assert [(row.action, row.counts) for row in counted.actions] == [
+        ("p:do", {"newly automatic": 1})
+    ]
+    assert counted.findings[0].ended.startswith("approval ")
 
 
 def test_records_are_read_from_lines_from_one_document_or_from_a_list(tmp_path: Path) -> None:
@@ -872,7 +877,10 @@ def test_observations_recorded_elsewhere_show_what_would_be_done(tmp_path: Path)
         judge(shadow, result, is_recorded=False) for result in observed(tmp_path / "o.jsonl")
     ]
 
-    assert [one.differences for one in judgement] == [[], ["flipped", "newly automatic"]]
+    assert [iteration.differences for iteration in judgement] == [
+        [],
+        ["flipped", "newly automatic"],
+    ]
     assert judgement[1].after is not None
     assert judgement[1].after.params == {"at": "2026-11-01T12:00:00+00:00"}
 

@@ -182,15 +182,15 @@ def test_the_agents_settings_and_plugins_are_recorded_with_their_versions() -> N
 def test_a_local_plugin_is_recorded_with_the_digest_of_its_file(tmp_path: Path) -> None:
     text = 'from boyd import Plugin\n\n\nclass Own(Plugin):\n    id = "own-{}"\n'
     file = 'id = "a"\nplugins_dir = "."\n[[plugins]]\nuse = "own-{}"\n'
-    found = []
+    builds = []
     for name in ("one", "two"):
         (tmp_path / f"{name}.py").write_text(text.format(name))
         (tmp_path / f"{name}.toml").write_text(file.format(name))
-        found.append(agent_from_file(tmp_path / f"{name}.toml").build)
+        builds.append(agent_from_file(tmp_path / f"{name}.toml").build)
 
-    assert found[0].plugins[-1].digest == digest_of(text.format("one"))
-    assert found[0].plugins[-1].digest != found[1].plugins[-1].digest
-    assert found[0].id != found[1].id
+    assert builds[0].plugins[-1].digest == digest_of(text.format("one"))
+    assert builds[0].plugins[-1].digest != builds[1].plugins[-1].digest
+    assert builds[0].id != builds[1].id
 
 
 def test_a_build_changes_with_each_setting_and_option_and_holds_no_secret() -> None:
@@ -244,7 +244,9 @@ def test_every_strategy_has_its_verdict_and_the_reason() -> None:
     ).run()
     assert result.trace is not None
 
-    assert [(one.strategy, one.verdict, one.why) for one in result.trace.verdicts] == [
+    assert [
+        (verdict.strategy, verdict.verdict, verdict.why) for verdict in result.trace.verdicts
+    ] == [
         ("p:calm", "not applicable", "its predicate is false in this situation"),
         ("p:torn", "not applicable", "its predicate failed: RuntimeError: no data"),
         ("p:first", "chosen", "it is the first that applies"),
@@ -286,7 +288,7 @@ def test_changes_by_hooks_are_recorded_with_before_and_after() -> None:
         {"plugin": "p", "fields": ["priority"], "before": {"priority": "low"}}
         | {"after": {"priority": "high"}}
     ]
-    assert [(one.before, one.after) for one in result.trace.changes] == [
+    assert [(change.before, change.after) for change in result.trace.changes] == [
         (
             {"params": {"n": 1}, "requiresApproval": False},
             {"params": {"n": 2}, "requiresApproval": True},
@@ -361,9 +363,9 @@ def test_the_gate_says_what_became_of_an_action_and_why(
 def test_the_gate_tells_how_much_of_a_budget_was_used() -> None:
     lab, first_result = gated(budget=Budget(limit=1, window=60))
     second = lab.run()
-    found = [first_result.gate, second.gate]
+    gates = [first_result.gate, second.gate]
 
-    assert [(gate.outcome, gate.used) for gate in found if gate] == [("automatic", 0), ("asked", 1)]
+    assert [(gate.outcome, gate.used) for gate in gates if gate] == [("automatic", 0), ("asked", 1)]
     assert second.gate is not None
     assert second.gate.reason == "budget for this action is used up"
 
@@ -474,9 +476,9 @@ def test_reads_of_graphs_and_approvals_are_recorded() -> None:
     lab = looks(look)
     lab.store.graph("facts").add([fact])
     lab.run()
-    found = [(one.of, one.key) for one in told(first(lab))["p:r"]]
+    reads_recorded = [(read.of, read.key) for read in told(first(lab))["p:r"]]
 
-    assert found == [
+    assert reads_recorded == [
         ("graph", 'facts out ["web"]'),
         ("graph", "facts all"),
         ("approvals", 'get ["none"]'),
@@ -489,7 +491,7 @@ def test_a_plugin_that_used_http_is_recorded_as_one_that_read_something_unknown(
     lab = looks(lambda ctx: ctx.http)
     lab.run()
 
-    assert [one.of for one in told(first(lab))["p:r"]] == ["http"]
+    assert [read.of for read in told(first(lab))["p:r"]] == ["http"]
 
 
 def test_turns_of_the_model_are_recorded_with_a_digest_of_the_request() -> None:
@@ -615,7 +617,7 @@ def test_values_that_are_no_json_are_named_and_harm_nobody() -> None:
     result = first(lab)
 
     assert (result.success, result.problems) == (True, [])
-    assert [one.note for one in told(result)["p:r"]] == ["not JSON", "not JSON"]
+    assert [read.note for read in told(result)["p:r"]] == ["not JSON", "not JSON"]
 
 
 def test_a_state_that_fails_fails_as_without_the_tape() -> None:

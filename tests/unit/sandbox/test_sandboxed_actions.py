@@ -33,11 +33,11 @@ class Host:
     def call(self, sandbox: Sandbox, call: ConfinedCall, timeout: float) -> ConfinedAnswer:
         """Answer as the test says."""
         self.calls.append(call)
-        found = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        if isinstance(found, BaseException):
-            raise found
-        assert isinstance(found, ConfinedAnswer)
-        return found
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, BaseException):
+            raise answer
+        assert isinstance(answer, ConfinedAnswer)
+        return answer
 
 
 def answered(output: Any = "done", **fields: Any) -> ConfinedAnswer:
@@ -67,7 +67,7 @@ def test_an_action_with_a_sandbox_is_called_in_it() -> None:
     result = call_result(lab_on(host), params={"size": 1})
 
     assert (result.success, result.output, result.violation) == (True, {"freed": 3}, None)
-    assert [(one.function, one.params) for one in host.calls] == [("execute", {"size": 1})]
+    assert [(call.function, call.params) for call in host.calls] == [("execute", {"size": 1})]
 
 
 def test_an_action_whose_sandbox_cannot_be_enforced_does_not_run_and_says_why() -> None:
@@ -98,17 +98,17 @@ def test_dry_run_and_rollback_are_called_in_it_too() -> None:
     call_result(lab, kind="dry-run")
     call_result(lab, kind="rollback", undoes=f"call:{execution}")
 
-    assert [one.function for one in host.calls] == ["execute", "dry_run", "rollback"]
+    assert [call.function for call in host.calls] == ["execute", "dry_run", "rollback"]
     assert host.calls[2].result is not None
     assert host.calls[2].result.output == "done"
 
 
 def test_a_verification_is_called_in_it_too() -> None:
-    seen = '{"verdict": "worse", "evidence": "more errors", "ends": true}'
-    host = Host(answered(), ConfinedAnswer(seen))
+    verdict_text = '{"verdict": "worse", "evidence": "more errors", "ends": true}'
+    host = Host(answered(), ConfinedAnswer(verdict_text))
     lab = lab_on(host, verify=lambda: None)
     result = call_result(lab)
-    [name] = [one for one in lab.client.zrange("boyd:{test}:due", 0, -1) if "verify:" in one]
+    [name] = [job for job in lab.client.zrange("boyd:{test}:due", 0, -1) if "verify:" in job]
     overdue(lab, name)
     entry = lab.store.executions.get(name.removeprefix("verify:"))
 
@@ -161,9 +161,9 @@ def test_a_sandboxed_action_cannot_return_fields_that_boyd_sets() -> None:
 
 
 def test_repeated_violations_suspend_the_action_on_all_targets() -> None:
-    told: list[Hold] = []
+    holds: list[Hold] = []
     host = Host(answered(violation=BLOCKED))
-    hooks = {"on_suspend": lambda hold: told.append(hold)}
+    hooks = {"on_suspend": lambda hold: holds.append(hold)}
     lab = lab_on(host, chooses(choice(params={"name": "c"})), hooks=hooks, target="name")
     first = call_result(lab, params={"name": "a"})
     assert (first.success, first.violation) == (True, BLOCKED)
@@ -174,7 +174,7 @@ def test_repeated_violations_suspend_the_action_on_all_targets() -> None:
 
     [hold] = lab.store.holds.all()
     assert (hold.kind, hold.because, hold.target) == ("suspended", "violations", "")
-    assert told[0] == hold
+    assert holds[0] == hold
     refused = call_result(lab, params={"name": "d"})
     assert refused.prevented == "held"
     assert "p:do is suspended" in (refused.error or "")
@@ -275,9 +275,9 @@ class Freed(BaseModel):
     freed: int
 
 
-@pytest.mark.parametrize("found", [{"freed": 3}, Freed(freed=3)])
-def test_an_output_that_fits_is_the_result(found: Any) -> None:
-    lab = Lab(Agent("test", plugins=[plugin(Recorder(found).action(output=Freed))]))
+@pytest.mark.parametrize("output", [{"freed": 3}, Freed(freed=3)])
+def test_an_output_that_fits_is_the_result(output: Any) -> None:
+    lab = Lab(Agent("test", plugins=[plugin(Recorder(output).action(output=Freed))]))
 
     assert call_result(lab).output == {"freed": 3}
 

@@ -66,9 +66,9 @@ class Guarded:
 
     def ask(self) -> str:
         """The approval that an iteration asks for."""
-        found = self.lab.run().action_results[0].waits_for
-        assert found is not None
-        return found
+        approval_id = self.lab.run().action_results[0].waits_for
+        assert approval_id is not None
+        return approval_id
 
     def approve(self, name: str = "ann", id: str | None = None) -> None:
         """Approve, but let no worker execute it yet."""
@@ -76,8 +76,8 @@ class Guarded:
         assert outcome.counts
 
     def get(self, name: str, id: str | None = None) -> str:
-        found: str = self.lab.client.hget(f"boyd:{{test}}:approval:{id or self.id}", name)
-        return found
+        value: str = self.lab.client.hget(f"boyd:{{test}}:approval:{id or self.id}", name)
+        return value
 
     def set(self, **fields: str) -> None:
         """Write fields of the approval, as an attacker would."""
@@ -103,33 +103,33 @@ class Guarded:
 
 
 def test_a_signed_approval_is_executed() -> None:
-    made = Guarded()
-    made.approve()
+    guarded = Guarded()
+    guarded.approve()
 
-    assert made.executed() == [{"size": 1}]
-
-
-def forged_vote(made: Guarded) -> None:
-    made.lab.client.hdel(f"boyd:{{test}}:approval:{made.id}", "vote:ann")
-    made.vote("boss", person=True, groups=["ops"])
+    assert guarded.executed() == [{"size": 1}]
 
 
-def stripped_signature(made: Guarded) -> None:
-    made.vote("ann", signature=None)
+def forged_vote(guarded: Guarded) -> None:
+    guarded.lab.client.hdel(f"boyd:{{test}}:approval:{guarded.id}", "vote:ann")
+    guarded.vote("boss", person=True, groups=["ops"])
 
 
-def raised_groups(made: Guarded) -> None:
-    made.vote("ann", groups=["ops", "root"])
+def stripped_signature(guarded: Guarded) -> None:
+    guarded.vote("ann", signature=None)
 
 
-def other_nonce(made: Guarded) -> None:
-    signature = json.loads(made.get("vote:ann"))["signature"]
-    made.vote("ann", signature={**signature, "nonce": "0" * 32})
+def raised_groups(guarded: Guarded) -> None:
+    guarded.vote("ann", groups=["ops", "root"])
 
 
-def other_principal(made: Guarded) -> None:
-    made.vote("boss", **{**json.loads(made.get("vote:ann")), "by": "boss"})
-    made.lab.client.hdel(f"boyd:{{test}}:approval:{made.id}", "vote:ann")
+def other_nonce(guarded: Guarded) -> None:
+    signature = json.loads(guarded.get("vote:ann"))["signature"]
+    guarded.vote("ann", signature={**signature, "nonce": "0" * 32})
+
+
+def other_principal(guarded: Guarded) -> None:
+    guarded.vote("boss", **{**json.loads(guarded.get("vote:ann")), "by": "boss"})
+    guarded.lab.client.hdel(f"boyd:{{test}}:approval:{guarded.id}", "vote:ann")
 
 
 @pytest.mark.parametrize(
@@ -146,12 +146,12 @@ def other_principal(made: Guarded) -> None:
 def test_nothing_is_executed_that_was_not_approved_as_it_is(
     attack: Callable[[Guarded], None], keys: tuple[str, str]
 ) -> None:
-    made = Guarded(*keys)
-    made.approve()
-    attack(made)
+    guarded = Guarded(*keys)
+    guarded.approve()
+    attack(guarded)
 
-    assert made.executed() == []
-    assert "approval was altered" in made.error()
+    assert guarded.executed() == []
+    assert "approval was altered" in guarded.error()
 
 
 @pytest.mark.parametrize(
@@ -172,15 +172,15 @@ def test_nothing_is_executed_that_was_not_approved_as_it_is(
 def test_nothing_of_what_was_approved_can_be_changed_even_with_a_digest_that_fits(
     field: str, value: str
 ) -> None:
-    made = Guarded()
-    made.approve()
-    made.set(**{field: value})
-    item = made.lab.store.approvals.get(made.id)
+    guarded = Guarded()
+    guarded.approve()
+    guarded.set(**{field: value})
+    item = guarded.lab.store.approvals.get(guarded.id)
     assert item is not None
-    made.set(fingerprint=fingerprint(item))
+    guarded.set(fingerprint=fingerprint(item))
 
-    assert made.executed() == []
-    assert "approval was altered" in made.error()
+    assert guarded.executed() == []
+    assert "approval was altered" in guarded.error()
 
 
 class OlderSigner(ApprovalSigner):
@@ -192,49 +192,49 @@ class OlderSigner(ApprovalSigner):
 
 
 def test_a_signature_without_the_code_is_still_valid() -> None:
-    made = Guarded()
-    lab = made.lab
-    made.resolver = Resolver(
+    guarded = Guarded()
+    lab = guarded.lab
+    guarded.resolver = Resolver(
         lab.store, lab.dispatcher, lab.engine.retention, OlderSigner(SECRET), rights=GroupRights()
     )
-    assert made.get("code")
-    made.approve()
+    assert guarded.get("code")
+    guarded.approve()
 
-    assert made.executed() == [{"size": 1}]
+    assert guarded.executed() == [{"size": 1}]
 
 
 @pytest.mark.parametrize("signed_too", [False, True])
 def test_a_requester_that_the_approver_saw_cannot_be_hidden(signed_too: bool) -> None:
-    made = Guarded()
-    made.set(requestedBy="bob")
-    made.approve()
-    signature = json.loads(made.get("vote:ann"))["signature"]
+    guarded = Guarded()
+    guarded.set(requestedBy="bob")
+    guarded.approve()
+    signature = json.loads(guarded.get("vote:ann"))["signature"]
     if signed_too:
-        made.vote("ann", signature={**signature, "requestedBy": []})
-    made.set(requestedBy="carol")
+        guarded.vote("ann", signature={**signature, "requestedBy": []})
+    guarded.set(requestedBy="carol")
 
     assert signature["requestedBy"] == ["bob"]
-    assert made.executed() == []
-    assert "approval was altered" in made.error()
+    assert guarded.executed() == []
+    assert "approval was altered" in guarded.error()
 
 
 def test_requesters_that_joined_later_change_nothing() -> None:
-    made = Guarded(min_approvals=2)
-    made.approve("ann")
-    made.set(requestedBy="bob")
-    made.approve("carol")
+    guarded = Guarded(min_approvals=2)
+    guarded.approve("ann")
+    guarded.set(requestedBy="bob")
+    guarded.approve("carol")
 
-    assert made.executed() == [{"size": 1}]
+    assert guarded.executed() == [{"size": 1}]
 
 
 def test_one_principal_does_not_count_twice() -> None:
-    made = Guarded(min_approvals=2)
-    made.approve("ann")
-    made.set(**{"vote:ghost": made.get("vote:ann"), "votes": "1"})
-    made.approve("carol")
-    made.lab.client.hdel(f"boyd:{{test}}:approval:{made.id}", "vote:carol")
+    guarded = Guarded(min_approvals=2)
+    guarded.approve("ann")
+    guarded.set(**{"vote:ghost": guarded.get("vote:ann"), "votes": "1"})
+    guarded.approve("carol")
+    guarded.lab.client.hdel(f"boyd:{{test}}:approval:{guarded.id}", "vote:carol")
 
-    assert made.executed() == []
+    assert guarded.executed() == []
 
 
 def test_an_approval_is_not_worth_anything_for_another_action() -> None:
@@ -256,33 +256,33 @@ def test_an_approval_is_not_worth_anything_for_another_action() -> None:
 def test_an_approval_that_was_not_signed_with_the_workers_secret_says_what_to_do(
     signs: str | None,
 ) -> None:
-    made = Guarded(signs=signs)
-    made.approve()
+    guarded = Guarded(signs=signs)
+    guarded.approve()
 
-    assert made.executed() == []
-    assert "give the same one to workers and API" in made.error()
+    assert guarded.executed() == []
+    assert "give the same one to workers and API" in guarded.error()
 
 
 def test_without_a_secret_the_digest_still_guards_action_and_params() -> None:
-    made = Guarded(signs=None, checks=None)
-    made.approve()
-    made.set(params='{"size": 1000}')
+    guarded = Guarded(signs=None, checks=None)
+    guarded.approve()
+    guarded.set(params='{"size": 1000}')
 
-    assert made.executed() == []
-    assert "differ from those that were approved" in made.error()
+    assert guarded.executed() == []
+    assert "differ from those that were approved" in guarded.error()
 
 
 def test_a_worker_without_the_secret_executes_what_others_have_signed() -> None:
-    made = Guarded(checks=None)
-    made.approve()
+    guarded = Guarded(checks=None)
+    guarded.approve()
 
-    assert made.executed() == [{"size": 1}]
+    assert guarded.executed() == [{"size": 1}]
 
 
 def test_two_approvals_of_the_same_never_have_the_same_signature() -> None:
-    made = Guarded(min_approvals=2)
-    made.approve("ann")
-    item = made.lab.store.approvals.get(made.id)
+    guarded = Guarded(min_approvals=2)
+    guarded.approve("ann")
+    item = guarded.lab.store.approvals.get(guarded.id)
     assert item is not None
     signer = ApprovalSigner(SECRET)
     first, second = (signer.sign(item, item.approvals[0]).signature for _ in range(2))
@@ -294,31 +294,31 @@ def test_two_approvals_of_the_same_never_have_the_same_signature() -> None:
 
 
 def test_the_approval_of_a_program_is_not_turned_into_that_of_a_person() -> None:
-    made = Guarded()
-    made.resolver.answer(made.id, "approved", machine("robot"))
-    made.vote("robot", person=True)
+    guarded = Guarded()
+    guarded.resolver.answer(guarded.id, "approved", machine("robot"))
+    guarded.vote("robot", person=True)
 
-    assert made.executed() == []
+    assert guarded.executed() == []
 
 
 def test_workers_with_the_public_key_execute_what_the_api_signs_and_cannot_sign() -> None:
-    made = Guarded(PRIVATE_PEM, PUBLIC_PEM)
-    made.approve()
-    item = made.lab.store.approvals.get(made.id)
+    guarded = Guarded(PRIVATE_PEM, PUBLIC_PEM)
+    guarded.approve()
+    item = guarded.lab.store.approvals.get(guarded.id)
     assert item is not None
 
-    assert made.executed() == [{"size": 1}]
+    assert guarded.executed() == [{"size": 1}]
     with pytest.raises(ConfigError, match="only the public key"):
         KeyPairSigner(PUBLIC_PEM).sign(item, item.approvals[0])
 
 
 @pytest.mark.parametrize("signs", [SECRET, None])
 def test_a_worker_with_the_public_key_takes_no_other_signature(signs: str | None) -> None:
-    made = Guarded(signs, PUBLIC_PEM)
-    made.approve()
+    guarded = Guarded(signs, PUBLIC_PEM)
+    guarded.approve()
 
-    assert made.executed() == []
-    assert "give the same one to workers and API" in made.error()
+    assert guarded.executed() == []
+    assert "give the same one to workers and API" in guarded.error()
 
 
 def test_both_halves_of_a_pair_have_the_same_fingerprint() -> None:

@@ -114,12 +114,12 @@ def test_a_link_is_for_the_version_that_was_shown() -> None:
 
 def test_a_link_ends_with_its_deadline_even_between_the_check_and_the_answer() -> None:
     lab = lab_with()
-    ended = link_to(lab).patched({"deadline": utc_now() - timedelta(seconds=1)})
-    assert problem(lab, ended) == LinkProblem.EXPIRED
-    assert lab.resolver.answer_link(ended, "approved").outcome == "link-refused"
-    answer = ItemAnswer("approved", ended.actor(), link_until=ended.deadline)
+    expired_link = link_to(lab).patched({"deadline": utc_now() - timedelta(seconds=1)})
+    assert problem(lab, expired_link) == LinkProblem.EXPIRED
+    assert lab.resolver.answer_link(expired_link, "approved").outcome == "link-refused"
+    answer = ItemAnswer("approved", expired_link.actor(), link_until=expired_link.deadline)
     resolution = lab.store.approvals.resolve(
-        ended.approval_id, answer, ApprovalPolicy(), lab.engine.retention
+        expired_link.approval_id, answer, ApprovalPolicy(), lab.engine.retention
     )
     assert resolution.outcome == "link-refused"
     assert pending(lab).status == "pending"
@@ -224,7 +224,7 @@ def test_the_approval_secret_is_shown_nowhere(
 
 
 @pytest.mark.parametrize(
-    ("given", "read"),
+    ("url", "read"),
     [
         ("https://Boyd.example.com/", "https://boyd.example.com"),
         ("http://[::1]:8700", "http://[::1]:8700"),
@@ -234,19 +234,19 @@ def test_the_approval_secret_is_shown_nowhere(
         ("javascript://x", None),
     ],
 )
-def test_the_public_address_is_an_origin(given: str, read: str | None) -> None:
+def test_the_public_address_is_an_origin(url: str, read: str | None) -> None:
     if read is None:
         with pytest.raises(ConfigError, match=r"api\.url"):
-            load_settings({"api": {"url": given}})
+            load_settings({"api": {"url": url}})
     else:
-        assert load_settings({"api": {"url": given}}).api.url == read
+        assert load_settings({"api": {"url": url}}).api.url == read
 
 
 def test_boyd_up_makes_the_secret_once_and_keeps_it_private(tmp_path: Path) -> None:
     settings = Settings(state_dir=tmp_path, agents=("agent.toml",), redis_url="redis://x")
-    made = [_children(settings)[0][0].env or {} for _ in range(2)]
-    file = Path(made[0]["BOYD_APPROVAL_SECRET_FILE"])
+    environments = [_children(settings)[0][0].env or {} for _ in range(2)]
+    file = Path(environments[0]["BOYD_APPROVAL_SECRET_FILE"])
     assert file.stat().st_mode & 0o777 == 0o600
     assert len(file.read_text().strip()) >= 32
-    assert made[0] == made[1]
-    assert made[0]["BOYD_API__URL"] == "http://127.0.0.1:8700"
+    assert environments[0] == environments[1]
+    assert environments[0]["BOYD_API__URL"] == "http://127.0.0.1:8700"

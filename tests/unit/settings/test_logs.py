@@ -44,11 +44,11 @@ def test_a_message_of_several_lines_is_one_line(
     style: Style, capsys: pytest.CaptureFixture[str]
 ) -> None:
     setup_logging("info", style)
-    how = "Trying again in 3.00 seconds... (6/None)"
-    CELERY.error("consumer: Cannot connect to %s: %s.\n%s\n", "redis://h:1/0", "refused", how)
+    detail = "Trying again in 3.00 seconds... (6/None)"
+    CELERY.error("consumer: Cannot connect to %s: %s.\n%s\n", "redis://h:1/0", "refused", detail)
     [line] = capsys.readouterr().err.splitlines()
-    told = "consumer: Cannot connect to redis://h:1/0: refused. trying again in 3 s (attempt 6)"
-    assert told == (json.loads(line)["message"] if style == "json" else line[21:])
+    expected = "consumer: Cannot connect to redis://h:1/0: refused. trying again in 3 s (attempt 6)"
+    assert expected == (json.loads(line)["message"] if style == "json" else line[21:])
 
 
 @pytest.mark.parametrize("style", STYLES)
@@ -91,8 +91,8 @@ def test_a_warning_of_a_library_is_a_line_of_the_log(
         setup_logging("info", style)
         warnings.warn("this is\n  not a good idea", UserWarning, stacklevel=1)
     [line] = capsys.readouterr().err.splitlines()
-    told = "UserWarning: this is not a good idea"
-    assert told == (json.loads(line)["message"] if style == "json" else line[21:])
+    expected = "UserWarning: this is not a good idea"
+    assert expected == (json.loads(line)["message"] if style == "json" else line[21:])
 
 
 def test_output_of_a_plugin_shows_no_secret(

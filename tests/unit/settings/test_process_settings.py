@@ -23,10 +23,10 @@ def test_flags_override_the_environment_which_overrides_the_file_which_overrides
     file.write_text("[api]\nburst = 11\nthreads = 11\nport = 11\n")
     monkeypatch.setenv("BOYD_API__THREADS", "22")
     monkeypatch.setenv("BOYD_API__PORT", "22")
-    found = load_settings({"api": {"port": 33}}, file).api
+    api = load_settings({"api": {"port": 33}}, file).api
 
-    assert (found.port, found.threads, found.burst) == (33, 22, 11)
-    assert found.connections == Settings().api.connections
+    assert (api.port, api.threads, api.burst) == (33, 22, 11)
+    assert api.connections == Settings().api.connections
 
 
 def test_a_command_uses_the_redis_of_its_flag_not_that_of_the_environment(tmp_path: Path) -> None:
@@ -50,10 +50,10 @@ def test_settings_need_no_home(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_carriage_return_is_no_part_of_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     secret = "a secret of more than thirty-two characters"
     monkeypatch.setenv("BOYD_APPROVAL_SECRET", f"{secret}\r")
-    found = load_settings().approval_secret
+    secret_read = load_settings().approval_secret
 
-    assert found is not None
-    assert found.get_secret_value() == secret
+    assert secret_read is not None
+    assert secret_read.get_secret_value() == secret
 
 
 def test_a_worker_without_shared_memory_names_it(

@@ -24,12 +24,12 @@ def at(text: str) -> datetime:
 
 def starts(schedule: Schedule, after: str, count: int) -> list[str]:
     """The next starts, in UTC."""
-    found = []
+    moments = []
     moment = at(after)
     for _ in range(count):
         moment = schedule.following(moment)
-        found.append(f"{moment:%m-%dT%H:%M}")
-    return found
+        moments.append(f"{moment:%m-%dT%H:%M}")
+    return moments
 
 
 @pytest.mark.parametrize(

@@ -39,8 +39,8 @@ def test_a_secret_is_the_same_in_every_encoding(encoding: str, tmp_path: Path) -
     approval, key = load_settings().approval_secret, model.api_key()
     assert approval
     assert key
-    found = {approval.get_secret_value(), key.get_secret_value(), Secret(file=file).read()}
-    assert found == {*read_secrets(tmp_path, "secret")} == {SECRET.strip()}
+    secrets = {approval.get_secret_value(), key.get_secret_value(), Secret(file=file).read()}
+    assert secrets == {*read_secrets(tmp_path, "secret")} == {SECRET.strip()}
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
@@ -70,22 +70,22 @@ def test_a_file_that_is_no_text_is_refused_in_one_line(raw: bytes, tmp_path: Pat
 def test_an_unreadable_api_key_is_an_error_of_one_line(raw: bytes, tmp_path: Path) -> None:
     file = tmp_path / "key"
     file.write_bytes(raw)
-    for name, value, why in (
+    for name, value, reason in (
         ("BOYD_API_KEY_FILE", str(file), "is not text in UTF-8"),
         ("BOYD_API_KEY", "\N{LEFT DOUBLE QUOTATION MARK}boyd_key", "characters that are in no key"),
     ):
         cli = Cli(tmp_path, BOYD_URL="http://127.0.0.1:1", **{name: value})
         error = cli.result("status").exception
         assert isinstance(error, ConfigError)
-        assert why in str(error)
+        assert reason in str(error)
 
 
 def test_a_variable_of_a_file_with_lines_of_windows_has_no_carriage_return() -> None:
     os.environ["BOYD_APPROVAL_SECRET"] = SECRET.removesuffix("\n")
-    found = load_settings().approval_secret
+    secret_read = load_settings().approval_secret
 
-    assert found
-    assert found.get_secret_value() == SECRET.strip()
+    assert secret_read
+    assert secret_read.get_secret_value() == SECRET.strip()
 
 
 def test_a_playbook_may_begin_with_a_mark(tmp_path: Path) -> None:

@@ -47,10 +47,10 @@ def test_a_key_is_let_in_by_its_text_and_stands_for_its_principal(access: ApiKey
 
 def test_neither_a_secret_nor_a_key_is_kept(store: Store, access: ApiKeys) -> None:
     _, text = access.create("ci", "bot", ["read"], by=MAKER)
-    kept = str(store.client.hgetall(API_KEYS)) + str(store.audit_trail.open_stream)
+    stored_text = str(store.client.hgetall(API_KEYS)) + str(store.audit_trail.open_stream)
 
     assert text is not None
-    assert text.split("_", 2)[2] not in kept
+    assert text.split("_", 2)[2] not in stored_text
 
 
 @pytest.mark.parametrize(
@@ -144,8 +144,8 @@ def test_requests_beyond_the_burst_are_refused_with_the_time_to_wait(access: Api
     _, text = access.create("ci", "bot", ["read"], by=MAKER)
     let_in = [access.admit(text, 0.1, 3) for _ in range(5)]
 
-    assert [one.refused for one in let_in] == [None, None, None, "too-many", "too-many"]
-    assert [one.remaining for one in let_in] == [2, 1, 0, 0, 0]
+    assert [admission.refused for admission in let_in] == [None, None, None, "too-many", "too-many"]
+    assert [admission.remaining for admission in let_in] == [2, 1, 0, 0, 0]
     assert 9 < let_in[3].wait <= 10
     assert 29 < let_in[3].whole <= 30
 
@@ -161,10 +161,10 @@ def test_the_allowance_refills_steadily(access: ApiKeys) -> None:
 
 
 def test_each_key_and_nobody_have_allowances_of_their_own(access: ApiKeys) -> None:
-    _, one = access.create("one", "bot", ["read"], by=MAKER)
+    _, first = access.create("one", "bot", ["read"], by=MAKER)
     _, two = access.create("two", "bot", ["read"], by=MAKER)
 
-    assert [access.admit(text, 0.1, 1).refused for text in (one, one, two, None, None)] == [
+    assert [access.admit(text, 0.1, 1).refused for text in (first, first, two, None, None)] == [
         *(None, "too-many", None, None, "too-many")
     ]
 
@@ -225,9 +225,9 @@ def test_the_list_shows_no_hash(cli: CliRunner, access: ApiKeys) -> None:
     key, _ = access.create("ci", "bot", ["read"], by=MAKER)
 
     for form in ("table", "json"):
-        shown = cli.invoke(keys_command, ["list", "-o", form]).stdout
-        assert key.id in shown
-        assert key.hash not in shown
+        output = cli.invoke(keys_command, ["list", "-o", form]).stdout
+        assert key.id in output
+        assert key.hash not in output
 
 
 def test_a_key_can_be_revoked_by_command(cli: CliRunner, access: ApiKeys) -> None:

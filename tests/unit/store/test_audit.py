@@ -94,9 +94,9 @@ def test_sealing_all_chains_with_nothing_to_do_is_one_round_trip(
     trips = []
     pipeline = whole.client.pipeline
 
-    def counted(*args: Any, **named: Any) -> Any:
+    def counted(*args: Any, **options: Any) -> Any:
         trips.append(args)
-        return pipeline(*args, **named)
+        return pipeline(*args, **options)
 
     monkeypatch.setattr(whole.client, "pipeline", counted)
 
@@ -173,16 +173,16 @@ def executed(chain: Audit) -> Audit:
 def test_a_page_and_an_export_hold_the_entries_that_fit(
     whole: Store, expected: dict[str, str], seqs: list[int]
 ) -> None:
-    chain, found = executed(whole.audit_trail), AuditFilter(**expected)
+    chain, filters = executed(whole.audit_trail), AuditFilter(**expected)
 
-    assert [entry.seq for entry in chain.page(filters=found).entries] == seqs
-    assert [json.loads(line)["seq"] for line in chain.export(filters=found)] == seqs[::-1]
+    assert [entry.seq for entry in chain.page(filters=filters).entries] == seqs
+    assert [json.loads(line)["seq"] for line in chain.export(filters=filters)] == seqs[::-1]
 
 
 def test_a_page_of_those_that_fit_leads_to_the_next(whole: Store) -> None:
-    chain, wanted = executed(whole.audit_trail), AuditFilter(kind="action.started")
-    first = chain.page(2, filters=wanted)
-    second = chain.page(2, first.next_cursor, filters=wanted)
+    chain, filters = executed(whole.audit_trail), AuditFilter(kind="action.started")
+    first = chain.page(2, filters=filters)
+    second = chain.page(2, first.next_cursor, filters=filters)
 
     assert [[e.seq for e in page.entries] for page in (first, second)] == [[5, 3], [1]]
     assert second.next_cursor is None
@@ -193,10 +193,10 @@ def test_looking_for_what_is_rare_costs_no_more_than_a_bounded_look(
 ) -> None:
     monkeypatch.setattr("boyd.store.audit_trail.SCANNED", 10)
     monkeypatch.setattr("boyd.store.audit_trail.BATCH", 4)
-    chain, wanted = filled(executed(whole.audit_trail), 20), AuditFilter(host="a")
-    first = chain.page(5, filters=wanted)
-    second = chain.page(5, first.next_cursor, filters=wanted)
-    third = chain.page(5, second.next_cursor, filters=wanted)
+    chain, filters = filled(executed(whole.audit_trail), 20), AuditFilter(host="a")
+    first = chain.page(5, filters=filters)
+    second = chain.page(5, first.next_cursor, filters=filters)
+    third = chain.page(5, second.next_cursor, filters=filters)
 
     assert [page.next_cursor for page in (first, second, third)] == ["18", "8", None]
     assert [[e.seq for e in page.entries] for page in (first, second, third)] == [[], [], [2, 1]]
@@ -279,9 +279,9 @@ def test_a_sealer_that_dies_around_its_write_loses_and_doubles_nothing(
 ) -> None:
     run = whole.audit_trail._scripts.run
 
-    def dies(name: str, **given: Any) -> Any:
+    def dies(name: str, **arguments: Any) -> Any:
         if not before:
-            run(name, **given)
+            run(name, **arguments)
         raise StoreUnavailable
 
     for number in range(5):
@@ -304,11 +304,11 @@ def test_the_sealer_that_comes_second_starts_over(
     for number in range(3):
         whole.audit_trail.append("test", ANN, number=number)
 
-    def overtaken(name: str, **given: Any) -> Any:
+    def overtaken(name: str, **arguments: Any) -> Any:
         monkeypatch.setattr(scripts, "run", run)
         assert Store(whole.client, sealing=Sealing("secret")).audit_trail.seal() == 3
         whole.audit_trail.append("late", ANN)
-        return run(name, **given)
+        return run(name, **arguments)
 
     monkeypatch.setattr(scripts, "run", overtaken)
 
@@ -338,8 +338,8 @@ def test_pausing_and_resuming_are_in_the_audit(store: AgentStore) -> None:
     store.loop_control.resume(ANN)
     store.loop_control.resume(ANN)
 
-    told = [(e.kind, e.before, e.after, e.note, e.who) for e in entries(store.audit_trail)]
-    assert told == [
+    rows = [(e.kind, e.before, e.after, e.note, e.who) for e in entries(store.audit_trail)]
+    assert rows == [
         ("agent.paused", "running", "paused", "maintenance", ANN.principal),
         ("agent.paused", "paused", "paused", "longer", ANN.principal),
         ("agent.resumed", "paused", "running", None, ANN.principal),
@@ -351,8 +351,8 @@ def test_freezing_some_agents_is_in_their_audit(whole: Store, store: AgentStore)
     whole.freezes.lift("a", ANN)
     whole.freezes.lift("a", ANN)
 
-    told = [(e.kind, e.before, e.after, e.note, e.what) for e in entries(store.audit_trail)]
-    assert told == [
+    rows = [(e.kind, e.before, e.after, e.note, e.what) for e in entries(store.audit_trail)]
+    assert rows == [
         ("agent.frozen", "acting", "frozen", "incident", {"scope": "agent"}),
         ("agent.unfrozen", "frozen", "acting", None, {"scope": "agent"}),
     ]
@@ -369,8 +369,8 @@ def test_freezing_everywhere_is_in_the_audit_of_the_deployment_and_of_each_agent
     whole.freezes.freeze("", actor=ANN)
     whole.freezes.lift(actor=ANN)
 
-    told = [(e.kind, e.before, e.after, e.who) for e in entries(whole.audit_trail)]
-    assert told == [
+    rows = [(e.kind, e.before, e.after, e.who) for e in entries(whole.audit_trail)]
+    assert rows == [
         ("deployment.frozen", "acting", "frozen", ANN.principal),
         ("deployment.unfrozen", "frozen", "acting", ANN.principal),
     ]

@@ -99,13 +99,13 @@ def test_a_page_of_large_approvals_ends_early_and_none_is_left_out() -> None:
 
 def outlined(lab: Lab, limit: int) -> list[list[int]]:
     """The numbers of the iterations on each page."""
-    found, before = [], None
+    pages, before = [], None
     while True:
         page = lab.store.history.summaries(limit, before)
-        found.append([one.iteration for one in page.iterations])
+        pages.append([iteration.iteration for iteration in page.iterations])
         before = page.before
         if before is None:
-            return found
+            return pages
 
 
 def test_an_outline_agrees_with_the_whole_result() -> None:
@@ -177,10 +177,10 @@ def test_a_step_reads_no_more_than_its_bytes_and_one_hash() -> None:
 
     names = [str(n) for n in range(12)]
     keys = Keys("a")
-    found = list(ByteBudget(Watched(client).of(keys)).read("h", names))
+    groups = list(ByteBudget(Watched(client).of(keys)).read("h", names))
 
     assert replies == [2, 2, 2, 2, 4]
-    assert [len(fields) for fields in found] == [2] * 9 + [0] * 3
+    assert [len(fields) for fields in groups] == [2] * 9 + [0] * 3
     assert next(ByteBudget(Scripts(client).of(keys)).read("h", names, ["b", "c"])) == {"b": "y"}
 
 

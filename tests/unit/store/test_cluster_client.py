@@ -119,10 +119,10 @@ class Cluster:
         left, usual = list(replies), self.nodes[place].reply
 
         def reply(*args: Any) -> Any:
-            found = left.pop(0) if left and "CLUSTER" not in args[0] else usual(*args)
-            if isinstance(found, Exception):
-                raise found
-            return found
+            answer = left.pop(0) if left and "CLUSTER" not in args[0] else usual(*args)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
 
         self.nodes[place].reply = reply
 

@@ -198,10 +198,10 @@ def test_workers_are_listed_with_their_current_problem(deployment: Counting) -> 
     announce(deployment.fleet, "one")
     assert deployment.names() == {"one"}
     announce(deployment.fleet, "one", problem="17 hung threads; restarting")
-    (found,) = deployment.fleet.workers()
+    (worker,) = deployment.fleet.workers()
 
-    assert found.problem == "17 hung threads; restarting"
-    assert found.last_beat is not None
+    assert worker.problem == "17 hung threads; restarting"
+    assert worker.last_beat is not None
 
 
 ENTRY = AgentEntry(

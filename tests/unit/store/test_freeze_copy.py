@@ -22,10 +22,10 @@ EARLY = 1_000
 @pytest.fixture
 def store() -> Store:
     """A deployment with one agent, whose copy was compared."""
-    made = Store(fakeredis.FakeRedis(decode_responses=True), "test")
-    made.fleet.register(ENTRY)
-    beat(made)
-    return made
+    new_store = Store(fakeredis.FakeRedis(decode_responses=True), "test")
+    new_store.fleet.register(ENTRY)
+    beat(new_store)
+    return new_store
 
 
 def beat(store: Store) -> None:

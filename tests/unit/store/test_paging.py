@@ -51,14 +51,14 @@ def test_pages_hold_every_entry_once_and_in_order(
     index: dict[str, float], limit: int, newest_first: bool
 ) -> None:
     stored(index)
-    found: list[str] = []
+    names: list[str] = []
     position: Position = None
     while page := read_page(SCRIPTS, "index", position, limit, newest_first):
         assert len(page) <= limit
-        found += [name for name, _ in page]
+        names += [name for name, _ in page]
         (position,) = load_cursor(dump_cursor(page[-1]), 1)
 
-    assert found == in_order(index, newest_first)
+    assert names == in_order(index, newest_first)
 
 
 @quickly
@@ -77,20 +77,20 @@ def test_removals_between_pages_neither_hide_nor_repeat_entries(
     last: bool,
 ) -> None:
     stored(index)
-    found: list[str] = []
-    gone: set[str] = set()
+    names: list[str] = []
+    left: set[str] = set()
     position: Position = None
     ordered = in_order(index, newest_first)
     while page := read_page(SCRIPTS, "index", position, limit, newest_first):
-        found += [name for name, _ in page]
+        names += [name for name, _ in page]
         position = page[-1]
         chosen = {ordered[n] for n in (leave.pop() if leave else ()) if n < len(ordered)}
         leaving = chosen | ({position[0]} if last else set())
         if leaving:
             CLIENT.zrem("index", *leaving)
-            gone |= leaving - set(found)
+            left |= leaving - set(names)
 
-    assert found == [name for name in ordered if name not in gone]
+    assert names == [name for name in ordered if name not in left]
 
 
 @quickly
@@ -99,26 +99,26 @@ def test_additions_between_pages_repeat_no_entries(
     index: dict[str, float], more: dict[str, float], limit: int
 ) -> None:
     stored(index)
-    found: list[str] = []
+    names: list[str] = []
     position: Position = None
     while page := read_page(SCRIPTS, "index", position, limit):
-        found += [name for name, _ in page]
+        names += [name for name, _ in page]
         position = page[-1]
         for name in list(more)[:1]:
             CLIENT.zadd("index", {name: more.pop(name)}, nx=True)
 
-    assert len(found) == len(set(found))
-    assert set(index) <= set(found)
+    assert len(names) == len(set(names))
+    assert set(index) <= set(names)
 
 
 @quickly
 @given(st.text(max_size=60) | st.binary(max_size=60).map(lambda b: base64.b64encode(b).decode()))
 def test_a_cursor_that_is_none_of_ours_is_refused(text: str) -> None:
     try:
-        found = load_cursor(text, 1)
+        cursor = load_cursor(text, 1)
     except BadCursor:
         return
-    assert found == [None] or not text
+    assert cursor == [None] or not text
 
 
 @pytest.mark.parametrize(
@@ -202,12 +202,12 @@ def test_history_is_capped_by_count_and_age() -> None:
     for number in range(8):
         name = store.approvals.enqueue(proposal(number), retention)
         store.approvals.resolve(name, ItemAnswer("denied", TESTER), LAX, retention)
-    kept = store.approvals.page(50).history
+    approvals = store.approvals.page(50).history
 
-    assert len(kept) == 3
+    assert len(approvals) == 3
     assert len(list(client.scan_iter("boyd:{a}:approval:*"))) == 3
-    assert all(0 < client.ttl(f"boyd:{{a}}:approval:{item.id}") <= 60 for item in kept)
-    client.zadd("boyd:{a}:approvals:history", {kept[0].id: 1})
+    assert all(0 < client.ttl(f"boyd:{{a}}:approval:{item.id}") <= 60 for item in approvals)
+    client.zadd("boyd:{a}:approvals:history", {approvals[0].id: 1})
     name = store.approvals.enqueue(proposal(99), retention)
     store.approvals.resolve(name, ItemAnswer("denied", TESTER), LAX, retention)
-    assert kept[0].id not in {item.id for item in store.approvals.page(50).history}
+    assert approvals[0].id not in {item.id for item in store.approvals.page(50).history}

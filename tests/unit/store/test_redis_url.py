@@ -78,12 +78,12 @@ def test_tls_is_for_the_sentinels_too() -> None:
 def test_threads_that_ask_at_once_lose_no_sentinel() -> None:
     sentinels: Any = Sentinels([])  # type: ignore[no-untyped-call]
     sentinels.sentinels = [Away(), Slow()]
-    known = set(sentinels.sentinels)
+    addresses = set(sentinels.sentinels)
     with ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(sentinels.discover_master, ["boyd", "boyd"]))
+        masters = list(pool.map(sentinels.discover_master, ["boyd", "boyd"]))
 
-    assert found == [("10.0.0.1", 6379)] * 2
-    assert set(sentinels.sentinels) == known
+    assert masters == [("10.0.0.1", 6379)] * 2
+    assert set(sentinels.sentinels) == addresses
 
 
 @pytest.mark.parametrize(

@@ -99,8 +99,8 @@ def test_only_one_function_builds_keys(path: Path) -> None:
     """Each key of a command is one that was passed, or what the function `key` made."""
     text = path.read_text()
     assert "boyd:" not in text
-    for given in re.findall(r"redis\.p?call\((?:'\w+'|[^,']+), ((?:key\()?[^,)]+)", text):
-        assert re.fullmatch(r"\w+|key\(.+|'server'", given), given
+    for argument in re.findall(r"redis\.p?call\((?:'\w+'|[^,']+), ((?:key\()?[^,)]+)", text):
+        assert re.fullmatch(r"\w+|key\(.+|'server'", argument), argument
     assert path.stem == "keys" or "PREFIX" not in text
 
 
@@ -170,10 +170,10 @@ def test_a_call_that_names_what_a_script_does_not_take_is_refused() -> None:
 
 
 def test_the_phases_of_scripts_are_those_of_the_models() -> None:
-    named = set()
+    phases = set()
     for path in [*SCRIPTS, *LIBRARY]:
         text = path.read_text()
-        named |= set(re.findall(r"phase == '(\w+)'", text))
-        named |= set(re.findall(r"move_on\([^)]*?'(\w+)'", text))
+        phases |= set(re.findall(r"phase == '(\w+)'", text))
+        phases |= set(re.findall(r"move_on\([^)]*?'(\w+)'", text))
 
-    assert named <= set(get_args(Phase))
+    assert phases <= set(get_args(Phase))

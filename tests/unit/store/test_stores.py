@@ -14,9 +14,9 @@ from boyd.store import AgentStore, Store
 def nouns(kind: type) -> dict[str, type]:
     """The nouns of a store, with the class of each."""
     return {
-        name: get_type_hints(made.func)["return"]
-        for name, made in vars(kind).items()
-        if isinstance(made, cached_property)
+        name: get_type_hints(attribute.func)["return"]
+        for name, attribute in vars(kind).items()
+        if isinstance(attribute, cached_property)
     }
 
 

@@ -43,14 +43,14 @@ def world() -> Process:
 def test_one_process_acquires_the_throttle_until_most_of_the_interval_is_over(
     world: Process,
 ) -> None:
-    one, other = world.throttle("a", "b"), world.throttle("b", "a")
+    first, other = world.throttle("a", "b"), world.throttle("b", "a")
 
-    assert one.acquire(1.0)
+    assert first.acquire(1.0)
     assert not other.acquire(1.0)
-    assert not one.acquire(1.0)
+    assert not first.acquire(1.0)
     world.passes(0.76)
     assert other.acquire(1.0)
-    assert not one.acquire(1.0)
+    assert not first.acquire(1.0)
 
 
 @pytest.mark.parametrize("ahead", [0.0, 40.0, -3600.0])

@@ -54,9 +54,9 @@ def lab() -> Lab:
 @pytest.fixture
 def archive(lab: Lab, archive_url: str) -> Iterator[Archive]:
     """An empty archive for it."""
-    made = Archive(archive_url, lab.whole, keep=1e10)
-    yield made
-    made.close()
+    new_archive = Archive(archive_url, lab.whole, keep=1e10)
+    yield new_archive
+    new_archive.close()
 
 
 def limits(size: int) -> tuple[int, ...]:
@@ -280,7 +280,7 @@ def test_iterations_are_in_order_both_ways(lab: Lab, archive: Archive) -> None:
             assert listed(past, limit) == newest_first
             assert listed(past, limit, q="disk") == newest_first
         iterations = KeptIterations(lab.store, access, HistoryFilter(), lambda _: True)
-        assert [one.number for one in iterations._kept] == newest_first[::-1]
+        assert [iteration.number for iteration in iterations._kept] == newest_first[::-1]
 
     check(ArchiveAccess(None))
     check(archive.access())

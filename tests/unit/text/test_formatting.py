@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize(
-    ("number", "noun", "plural", "told"),
+    ("number", "noun", "plural", "text"),
     [
         (0, "run", None, "0 runs"),
         (1, "run", None, "1 run"),
@@ -22,17 +22,17 @@ ROOT = Path(__file__).parents[3]
     ],
 )
 def test_a_number_has_its_noun_in_the_right_form(
-    number: int, noun: str, plural: str | None, told: str
+    number: int, noun: str, plural: str | None, text: str
 ) -> None:
-    assert counted(number, noun, plural) == told
+    assert counted(number, noun, plural) == text
 
 
 def test_no_text_leaves_the_plural_to_the_reader() -> None:
-    found = [
+    plurals = [
         f"{path.relative_to(ROOT)}: {match[0]}"
         for folder in ("shared", "worker", "api", "examples", "docs")
         for path in sorted((ROOT / folder).rglob("*"))
         if path.suffix in {".py", ".md", ".toml", ".html"}
         for match in re.finditer(r"[a-z]+\((?:s|es|ies)\) (?:are|is|have|were)\b", path.read_text())
     ]
-    assert found == []
+    assert plurals == []

@@ -88,8 +88,8 @@ def measured_unit() -> float:
 )
 @pytest.mark.long
 def test_no_step_of_intake_holds_the_interpreter(kind: str, most: int, unit: float) -> None:
-    format, content_type, made = BODIES[kind]
-    sent = IntakeRequest(content_type or "application/json", {}, made(most).encode())
+    format, content_type, body_of = BODIES[kind]
+    sent = IntakeRequest(content_type or "application/json", {}, body_of(most).encode())
 
     def take() -> None:
         with suppress(BadIntake):
@@ -103,9 +103,9 @@ def test_no_step_of_intake_holds_the_interpreter(kind: str, most: int, unit: flo
 def test_a_body_with_too_many_values_is_not_parsed(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    format, content_type, made = BODIES[kind]
+    format, content_type, body_of = BODIES[kind]
     monkeypatch.setattr(jiter, "from_json", lambda *_, **__: pytest.fail("it is parsed"))
-    body = made(6 * request.MAX_VALUES).encode()
+    body = body_of(6 * request.MAX_VALUES).encode()
 
     with pytest.raises(BadIntake, match="more than 500000 values"):
         parse(format, IntakeRequest(content_type or "application/json", {}, body))
@@ -136,9 +136,9 @@ def test_ten_thousand_alerts_of_a_kilobyte_fit_into_one_request() -> None:
 
 
 def test_commas_and_brackets_in_texts_are_no_values() -> None:
-    said = {"a": ',[{"\\' * MAX_VALUES, "b": "\\", ",[{": 1}
+    value = {"a": ',[{"\\' * MAX_VALUES, "b": "\\", ",[{": 1}
 
-    assert read_json(json.dumps(said).encode()) == said
+    assert read_json(json.dumps(value).encode()) == value
 
 
 @pytest.mark.parametrize("text", ["", ",", '"', "\\", '\\"', '\\\\",[', ',"', '[{",'])
@@ -152,11 +152,11 @@ def test_characters_inside_strings_are_not_counted_as_values(text: str) -> None:
 
 @pytest.mark.parametrize("text", ['"' * BODY, '"' + '\\"' * (BODY // 2), '"",' * (BODY // 3)])
 def test_texts_that_never_end_are_counted_in_steps(text: str, unit: float) -> None:
-    given = "," * MAX_VALUES + text
+    text_given = "," * MAX_VALUES + text
 
     def count() -> None:
         with suppress(TooManyValues):
-            check_values(given)
+            check_values(text_given)
 
     assert longest_step(count, MOST * unit) < MOST * unit
 

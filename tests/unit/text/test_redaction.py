@@ -181,8 +181,8 @@ def test_a_known_value_is_never_left(text: str) -> None:
 
 def test_a_stream_shows_each_word_when_the_next_one_begins() -> None:
     stream = RedactedStream(Redactor())
-    shown = [stream.feed(piece) for piece in ("It ", "was th", "e disk", " of web-1.")]
-    assert shown == ["", "It was ", "the ", "disk of "]
+    pieces = [stream.feed(piece) for piece in ("It ", "was th", "e disk", " of web-1.")]
+    assert pieces == ["", "It was ", "the ", "disk of "]
     assert stream.flush() == "web-1."
     assert stream.flush() == ""
 
@@ -218,11 +218,11 @@ def test_a_megabyte_of_anything_takes_time_in_proportion(seed: str, size: int) -
     def text(length: int) -> str:
         return seed * (length // len(seed))
 
-    def redact(given: str) -> None:
-        redactor.redact(given)
+    def redact(value: str) -> None:
+        redactor.redact(value)
         stream = RedactedStream(redactor)
-        for at in range(0, len(given), 1000):
-            stream.feed(given[at : at + 1000])
+        for at in range(0, len(value), 1000):
+            stream.feed(value[at : at + 1000])
         stream.flush()
 
     assert growth(redact, text, size) < MOST
@@ -246,15 +246,15 @@ def test_a_long_secret_is_found_whole() -> None:
 
 def test_no_step_of_redaction_looks_at_more_than_a_slice() -> None:
     """A search of the whole text would hold the interpreter for a second."""
-    seen: list[int] = []
+    lengths: list[int] = []
 
     class Watched:
         def search(self, text: str, begin: int, end: int) -> None:
-            seen.append(end - begin)
+            lengths.append(end - begin)
 
     assert list(matches(Watched(), "a" * 8_000_000)) == []  # type: ignore[arg-type]
-    assert max(seen) == _SLICE + _OVERLAP
-    assert len(seen) == -(-8_000_000 // _SLICE)
+    assert max(lengths) == _SLICE + _OVERLAP
+    assert len(lengths) == -(-8_000_000 // _SLICE)
 
 
 @pytest.mark.parametrize(

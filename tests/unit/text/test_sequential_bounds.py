@@ -19,11 +19,11 @@ LENGTH = 300
 
 def rule(at_least: float) -> EarnedAutonomy:
     """A rule about the share alone, with the other settings as they are by default."""
-    found = AutonomyRule(
+    earned_rule = AutonomyRule(
         mode="earned", at_least=at_least, holdout=0, require_uplift=False
     ).earning_rule
-    assert found is not None
-    return found
+    assert earned_rule is not None
+    return earned_rule
 
 
 def outcomes(rate: Callable[[int], float], seed: int) -> Iterator[tuple[float, bool]]:
@@ -36,7 +36,7 @@ def outcomes(rate: Callable[[int], float], seed: int) -> Iterator[tuple[float, b
 
 def granted_at(rate: Callable[[int], float], at_least: float, seed: int) -> float | None:
     """The true share when it is first justified that the action runs alone, if it ever is."""
-    wanted, test = rule(at_least), DropTest(at_least)
+    earned, test = rule(at_least), DropTest(at_least)
     record = TrackRecord(action="p:do", situation="s", label="")
     good = bad = 0
     drop = 0.0
@@ -44,7 +44,7 @@ def granted_at(rate: Callable[[int], float], at_least: float, seed: int) -> floa
         good, bad = good + effective, bad + (not effective)
         drop = min(test.limit, max(0.0, drop + (test.success if effective else test.failure)))
         record = record.model_copy(update={"effective": good, "failed": bad, "drop": drop})
-        if record.has_earned(wanted):
+        if record.has_earned(earned):
             return share
     return None
 

@@ -22,13 +22,13 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
 def test_a_copy_of_a_machine_is_another_one(files: tuple[Path, Path]) -> None:
     boot, system = files
     system.write_text("0123456789abcdef\n")
-    known = set()
+    ids = set()
     for text in ("one", "two", "two"):
         boot.write_text(f"{text}\n")
-        known.add(machine())
-    assert len(known) == 2
-    assert len({one and one.partition(".")[2] for one in known}) == 1
-    assert not any("0123" in str(one) for one in known)
+        ids.add(machine())
+    assert len(ids) == 2
+    assert len({machine_id and machine_id.partition(".")[2] for machine_id in ids}) == 1
+    assert not any("0123" in str(machine_id) for machine_id in ids)
 
 
 def test_an_unknown_part_of_a_machine_is_empty(files: tuple[Path, Path]) -> None:
@@ -36,8 +36,8 @@ def test_an_unknown_part_of_a_machine_is_empty(files: tuple[Path, Path]) -> None
     assert machine() is None
     system.write_text("")
     boot.write_text("one\n")
-    found = machine()
-    assert found
-    assert found.endswith(".")
+    machine_id = machine()
+    assert machine_id
+    assert machine_id.endswith(".")
     boot.write_bytes(b"\xff")
     assert machine() is None
