@@ -61,7 +61,7 @@ class WorkFollower(ABC, Generic[_S]):
 
     @property
     @abstractmethod
-    def copied(self) -> int:
+    def progress(self) -> int:
         """The number of records, or spans, that were copied so far."""
 
     @abstractmethod
@@ -91,13 +91,13 @@ class WorkFollower(ABC, Generic[_S]):
         announcer.start()
         pause = RETRY[0]
         while not self._stopping.is_set():
-            before = self.copied
+            before = self.progress
             try:
                 self._round()
                 pause = RETRY[0]
             except self.failures as error:
                 self._record_failure(error)
-                if self.copied > before:  # it answers between its failures
+                if self.progress > before:  # it answers between its failures
                     pause = RETRY[0]
                 self._stopping.wait(pause)
                 pause = min(2 * pause, RETRY[1])
@@ -112,7 +112,7 @@ class WorkFollower(ABC, Generic[_S]):
             self._follow()
         if self._status.down_since is not None:
             self._log.warning("it works again")
-        self._report(copied_at=began, down_since=None, error=None, copied=self.copied)
+        self._report(copied_at=began, down_since=None, error=None, copied=self.progress)
         self._after_round()
 
     def _look(self) -> None:
@@ -149,7 +149,7 @@ class WorkFollower(ABC, Generic[_S]):
         if self._status.error is None:
             self._log.error("%s; nothing is lost while Redis keeps it; trying again", error)
         since = self._status.down_since or self._store.clock.now()
-        self._report(down_since=since, error=str(error), copied=self.copied)
+        self._report(down_since=since, error=str(error), copied=self.progress)
 
     def _report(self, **changes: object) -> None:
         with self._status_lock:

@@ -234,7 +234,7 @@ class Archiving(WorkFollower[ArchiveStatus]):
         self._catches_up = False
 
     @property
-    def copied(self) -> int:
+    def progress(self) -> int:
         """The number of records that were new or had changed."""
         return self._writer.written
 

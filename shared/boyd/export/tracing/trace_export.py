@@ -177,7 +177,7 @@ class TraceExport(WorkFollower[TraceStatus]):
         self._held: dict[str, float] = {}
 
     @property
-    def copied(self) -> int:
+    def progress(self) -> int:
         """The number of spans that the collector has acknowledged."""
         return self._exported
 
