@@ -26,8 +26,6 @@ RESEND = 3.2 + 0.1
 #: Seconds within which the archive has what a client knows to have ended, if it has not just begun:
 #: "about a second", a pause for more, and the second after which the client looks again.
 ARCHIVED = 2.5
-#: Workers that a job loses until it is given up.
-LOSSES = 3
 #: Seconds by which the answer of Redis may come after its clock has decided.
 MARGIN = 0.05
 #: Seconds by which a beat that estimates the clock of Redis may be ahead of it.
@@ -44,6 +42,10 @@ class Judge:
         self._kinds = {fault.kind for _, _, fault in world.past}
         #: The processes whose work may have been lost.
         self._struck = {who for _, who, fault in world.past if fault.kind in OF_PROCESSES}
+        #: The targets on which something was seen to have done harm.
+        self._harmed = {
+            e.target for e in world.effects if (e.kind, e.execution) == ("look", "worse")
+        }
         self._answers: defaultdict[str, list[tuple[str, Answer]]] = defaultdict(list)
         for answer in world.answers:
             kind, _, about = answer.about.partition(" ")
@@ -166,10 +168,11 @@ class Judge:
             for about, answer in self._answers["result"]
             if isinstance(answer.value, ActionResult) and answer.value.unknown
         }
-        losses = sum(fault.kind in OF_PROCESSES for _, _, fault in self.world.past)
-        # A verification that loses three workers is given up, of which the judge is not told.
-        if losses and (unknown or losses >= LOSSES):
+        if unknown and self._kinds & OF_PROCESSES:
             return
+        # A verification that loses three workers is given up, and holds the target no longer.
+        verdicts = self._answers["verdict"]
+        given_up = {about for about, answer in verdicts if answer.value == "cannot tell"}
         rolled_back = {e.execution for e in self.world.effects if e.kind == "begin"}
         busy: dict[str, str] = {}
         verified = {e.target for e in self.world.effects if e.kind == "look"}
@@ -184,7 +187,9 @@ class Judge:
             if effect.kind == "begin":
                 busy[effect.target] = effect.execution
             over = effect.kind == "end" and (
-                effect.target not in verified or effect.execution.startswith("rollback:")
+                effect.target not in verified
+                or effect.execution in given_up
+                or effect.execution.startswith("rollback:")
             )
             over |= undoes and self._is_struck(effect)
             # A rollback that was claimed and lost before it began is over, too: nobody repeats it.
@@ -269,8 +274,9 @@ class Judge:
         """Steps go forward, then back in reverse; the record of the procedure says which did."""
         for procedure, answer in self._answers["procedure"]:
             begins = [e for e in self.world.effects if e.kind == "begin"]
-            forward = [e for e in begins if e.execution.startswith(naming.steps_of(procedure))]
-            back = [e for e in begins if e not in forward]
+            forward = [e for e in begins if not naming.is_rollback(e.execution)]
+            # What did harm is undone at once, and a person may let the others go on.
+            back = [e for e in begins if e not in forward and e.target not in self._harmed]
             if back and forward and back[0].at < forward[-1].at:
                 yield f"{forward[-1].execution} began after {back[0].execution}"
             places = [STEPS.index(effect.target) for effect in back if effect.target in STEPS]
@@ -278,9 +284,11 @@ class Judge:
                 yield f"{procedure} was undone in the order {[e.target for e in back]}"
             if isinstance(answer.value, ProcedureRecord):
                 yield from self._record_of(answer.value)
+            elif forward:
+                yield f"{procedure} was never begun, they say, and {forward[0].execution} was"
             for about, cancel in self._answers["procedure-cancel"]:
                 late = [effect for effect in forward if effect.at > cancel.at]
-                at_once = AT_ONCE if self.world.agent.host.plugins.get("rolling") else 1
+                at_once = AT_ONCE if late and late[-1].target in HOSTS else 1
                 if about == procedure and cancel.value == "ok" and len(late) > at_once:
                     yield f"{late[-1].execution} began after its procedure was cancelled"
 
@@ -313,13 +321,15 @@ class Judge:
             steps = naming.steps_of(procedure)
             begins = [e for e in self.world.effects if e.kind == "begin" and e.target in HOSTS]
             forward = [e for e in begins if e.execution.startswith(steps)]
-            back = [e for e in begins if e.execution.startswith(naming.rollback(steps))]
+            undone = [e for e in begins if e.execution.startswith(naming.rollback(steps))]
+            back = [e for e in undone if e.target not in self._harmed]
             for group in (forward, back):
                 for effect in group:
                     if len(self._in_flight(group, effect.at)) > AT_ONCE:
                         yield f"{effect.execution} began beside {AT_ONCE} others"
             yield from self._order(forward, back)
             yield from self._begins_while_stopped(procedure, forward)
+            yield from self._begins_after_harm(procedure, forward, undone)
             for host, state in zip(HOSTS, answer.value, strict=False):
                 yield from self._target(procedure, host, state)
 
@@ -359,6 +369,18 @@ class Judge:
             if len(failed) >= STOP_AT + AT_ONCE:
                 yield f"{len(failed)} targets of {procedure} failed before it was stopped"
 
+    def _begins_after_harm(
+        self, procedure: str, forward: Sequence[Effect], undone: Sequence[Effect]
+    ) -> Iterator[str]:
+        """From the undoing of harm until a person has decided, no target begins."""
+        decisions = [answer.at for about, answer in self._answers["decides"] if about == procedure]
+        for undo in undone:
+            decision = min((at for at in decisions if at > undo.at), default=inf)
+            for effect in forward:
+                is_late = undo.at + MARGIN < effect.at < decision
+                if undo.target in self._harmed and is_late and effect.process not in self._struck:
+                    yield f"{effect.execution} began after harm on {undo.target}"
+
     def _target(self, procedure: str, host: str, state: str) -> Iterator[str]:
         """A target was executed, and undone, as its state says."""
         name = naming.step(procedure, naming.of_target("renew", HOSTS.index(host)))
@@ -368,6 +390,9 @@ class Judge:
         ends = [effect for effect in effects if effect.kind == "end"]
         undone = [effect for effect in ends if effect.execution.startswith("rollback:")]
         counts = {"done": (1, 0), "undone": (1, 1), "failed": (0, 0), "pending": (0, 0)}
+        if host in self._harmed:
+            # A repetition after harm may be refused, and leaves what was done and undone before.
+            counts |= {"worse": (1, 1)} | dict.fromkeys(("failed", "pending"), (1, 1))
         times = (len(ends) - len(undone), len(undone))
         if state not in counts and not self._struck:
             yield f"{name} is {state} at the end, although no process failed"

@@ -215,26 +215,25 @@ class Host(BaseModel):
     host: str
 
 
+def _in_waves(action: str) -> Procedure:
+    """A procedure that executes an action on all hosts."""
+    step = ProcedureStep(
+        id="renew",
+        action=action,
+        params={"host": "${item}"},
+        for_each=list(HOSTS),
+        wave=[1, "60%"],
+        at_once=AT_ONCE,
+        stop_at=STOP_AT,
+    )
+    return Procedure(name="all", steps=[step])
+
+
 class Rolling(Plugin):
     """Renews hosts in waves; each may fail."""
 
     id = "rolling"
-    components = (
-        Procedure(
-            name="all",
-            steps=[
-                ProcedureStep(
-                    id="renew",
-                    action="rolling:renew",
-                    params={"host": "${item}"},
-                    for_each=list(HOSTS),
-                    wave=[1, "60%"],
-                    at_once=AT_ONCE,
-                    stop_at=STOP_AT,
-                )
-            ],
-        ),
-    )
+    components = (_in_waves("rolling:renew"),)
 
     @action(target="host", timeout=20)
     def renew(self, params: Host, ctx: Context) -> None:
@@ -247,6 +246,28 @@ class Rolling(Plugin):
     @renew.rollback
     def _restore(self, params: Host, ctx: Context) -> None:
         OUTSIDE.work(ctx.execution_id, params.host)
+
+
+class Testing(Plugin):
+    """Renews hosts in waves, and tests each, which may do harm."""
+
+    id = "testing"
+    components = (_in_waves("testing:renew"),)
+
+    @action(target="host", timeout=20)
+    def renew(self, params: Host, ctx: Context) -> None:
+        """Replace one."""
+        OUTSIDE.work(ctx.execution_id, params.host)
+
+    @renew.rollback
+    def _restore(self, params: Host, ctx: Context) -> None:
+        OUTSIDE.work(ctx.execution_id, params.host)
+
+    @renew.verify(within=4, every=1, before=False)
+    def _test(self, params: Host) -> EffectVerdict:
+        verdict = OUTSIDE.world.random.choice((*EFFECTS, "effective", "effective"))
+        OUTSIDE.note("look", verdict, params.host)
+        return EffectVerdict(verdict=verdict, evidence="it was tested")
 
 
 class Ticking(Plugin):
@@ -363,7 +384,12 @@ class Client:
         self.world.questions.append(
             (f"result {execution}", lambda: self.store.executions.find(execution) or result)
         )
+        self.ask_for_verdict(execution)
         return result
+
+    def ask_for_verdict(self, execution: str) -> None:
+        """Ask at the end of the world what an execution was judged to have done."""
+        self.world.questions.append((f"verdict {execution}", partial(_verdict, self, execution)))
 
 
 # An approval, and everything that may become of it.
@@ -647,6 +673,11 @@ def _rolling_agents() -> tuple[Agent, ...]:
     return (Agent("sim", plugins=[Rolling()]),)
 
 
+@cache
+def _testing_agents() -> tuple[Agent, ...]:
+    return (Agent("sim", plugins=[Testing()]),)
+
+
 def _procedure_clients(action: str, world: World, agent: Agent) -> None:
     Client(world, agent, "operator").start(partial(_order_procedure, action))
     if world.random.random() < 0.6:
@@ -677,6 +708,9 @@ def _order_procedure(action: str, client: Client) -> None:
         return [target.state for target in each if target is not None]
 
     client.watch(f"targets {procedure}", targets)
+    for number in range(len(HOSTS)):
+        execution = naming.step(procedure, naming.of_target("renew", number))
+        client.ask_for_verdict(execution)
 
 
 def _decide_on(client: Client, procedure: str) -> None:
@@ -784,6 +818,7 @@ SCENARIOS = {
         Scenario("proposers", _restarting_agents, _proposer_clients),
         Scenario("procedure", _farming_agents, partial(_procedure_clients, "farming:replace")),
         Scenario("waves", _rolling_agents, partial(_procedure_clients, "rolling:all")),
+        Scenario("harmful-waves", _testing_agents, partial(_procedure_clients, "testing:all")),
         Scenario("slots", _ticking_agents, _slot_clients, beats=(1, 1, 2)),
         Scenario("archive", _archive_agents, _archive_clients, is_timeless=False, every=6),
     )

@@ -21,7 +21,7 @@ from simulation.protections import search, select
 from simulation.scenarios import SCENARIOS
 from simulation.simulate import run, shrink
 from simulation.store import SimulatedClient, SimulatedRedis
-from simulation.world import Fault
+from simulation.world import Fault, FaultKind
 
 #: Schedules of each scenario: about a second of processor time.
 SCHEDULES = 10
@@ -141,6 +141,36 @@ def test_schedules_that_once_violated_an_invariant_violate_none(
     assert outcome.violations == ()
     for fault in faults:
         assert [line for line in outcome.timeline if f"*** {fault}" in line]
+
+
+@pytest.mark.parametrize("name", ["procedure", "waves"])
+@pytest.mark.parametrize("kind", ["crash before", "crash after"])
+def test_a_client_hears_of_a_procedure_whose_worker_was_lost_as_it_began(
+    name: str, kind: FaultKind
+) -> None:
+    outcome = run(SCENARIOS[name], 1, [Fault(kind, "begin_procedure", 1, 0.3)])
+    end = next(line for line in outcome.timeline if "??? procedure call:" in line)
+
+    assert outcome.violations == ()
+    assert end.endswith("never begun") == (kind == "crash before")
+
+
+def test_a_verification_that_is_given_up_is_known_from_its_verdict() -> None:
+    losses = [Fault("crash before", "look", number, 0.3) for number in (1, 2, 3)]
+    outcome = run(SCENARIOS["effect"], 0, losses)
+
+    assert outcome.violations == ()
+    assert sum("***" in line for line in outcome.timeline) == len(losses)
+    assert [line for line in outcome.timeline if "??? verdict" in line and "cannot tell" in line]
+
+
+def test_harm_on_a_target_is_undone_once_before_another_begins() -> None:
+    outcome = run(SCENARIOS["harmful-waves"], 3, ())
+    harm = next(line for line in outcome.timeline if "!!! look worse" in line).split()[-1]
+    undone = [line for line in outcome.timeline if "!!! begin rollback:" in line]
+
+    assert outcome.violations == ()
+    assert sum(line.endswith(f" {harm}") for line in undone) == 1
 
 
 @pytest.mark.parametrize(
