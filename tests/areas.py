@@ -73,15 +73,15 @@ def long_files() -> tuple[str, ...]:
     )
 
 
-def unknown(changed: Iterable[str]) -> list[str]:
+def unassigned(changed: Iterable[str]) -> list[str]:
     """Those of the changed files of which nothing says what they affect."""
     return [path for path in changed if not _areas_of(path) and not _users_of(path)]
 
 
-def affected(changed: Iterable[str]) -> list[str]:
+def affects(changed: Iterable[str]) -> list[str]:
     """The files with long tests that a change to these files can affect."""
     changed = list(changed)
-    if unknown(changed):
+    if unassigned(changed):
         return list(long_files())
     files: set[str] = set()
     for path in changed:

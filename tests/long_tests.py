@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from areas import ROOT, affected, long_files, unknown
+from areas import ROOT, affects, long_files, unassigned
 from pytest_report import Outcome
 
 #: Failures above which chance is no explanation, and none is retried.
@@ -173,9 +173,9 @@ def _base(clone: Clone, state: State, name: str) -> str | None:
 
 def _choice_since(base: str, changed: Sequence[str]) -> Choice:
     since = f"{len(changed)} files changed since {base[:10]}"
-    if strange := unknown(changed):
+    if strange := unassigned(changed):
         return Choice(long_files(), f"all long tests, because {strange[0]} is in no area ({since})")
-    files = affected(changed)
+    files = affects(changed)
     some = f"the long tests of {len(files)} files of {len(long_files())}" if files else "none"
     return Choice(files, f"{some} ({since})")
 
@@ -237,13 +237,13 @@ def existing(state: State) -> list[str]:
     """The tests on the list that still exist; the others are struck from it."""
     entries = state.unstable
     files = {test.partition("::")[0] for test in entries} & set(long_files())
-    there = set(collected(sorted(files))) if files else set()
+    there = set(collect(sorted(files))) if files else set()
     for test in entries.keys() - there:
         state.strike(test)
     return [test for test in entries if test in there]
 
 
-def collected(files: Sequence[str]) -> list[str]:
+def collect(files: Sequence[str]) -> list[str]:
     """The ids of the long tests of files."""
     outcome = pytest_outcome([*_ALONE, "--collect-only", "--quiet", "--quiet", *files])
     if outcome.broken:

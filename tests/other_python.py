@@ -34,13 +34,13 @@ class Interpreter:
     version: str
 
 
-def promised() -> list[str]:
+def promises() -> list[str]:
     """The releases of Python that the package names."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return [match[1] for line in project["classifiers"] if (match := _RELEASE.fullmatch(line))]
 
 
-def installed(release: str, path: str, pyenv: Path) -> Interpreter | None:
+def find_interpreter(release: str, path: str, pyenv: Path) -> Interpreter | None:
     """The interpreter of a release on *path* or, the newest, in the folder of pyenv."""
     on_path = shutil.which(f"python{release}", path=path)
     others = sorted(pyenv.glob(f"versions/{release}.*/bin/python{release}"), key=_patch)
@@ -101,10 +101,10 @@ def main() -> None:
     parser.add_argument("--closing", type=Path, default=os.devnull, help="a file for what ran")
     closing = parser.parse_args().closing
     own = "{}.{}".format(*sys.version_info)
-    others = [release for release in promised() if release != own]
+    others = [release for release in promises() if release != own]
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     path = os.environ.get("PATH", os.defpath)
-    pythons = [python for release in others if (python := installed(release, path, pyenv))]
+    pythons = [python for release in others if (python := find_interpreter(release, path, pyenv))]
     if not pythons:
         closing.write_text(f"skipped: none of {', '.join(others)} is installed", encoding="utf-8")
         return

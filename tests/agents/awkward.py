@@ -12,7 +12,7 @@ from agents.traced import mark
 from boyd import Agent, Context, Decision, Observation, Plugin, action, observer, strategy
 
 
-def seen(name: str) -> list[Observation]:
+def observe_process(name: str) -> list[Observation]:
     """One observation with the process it was made in."""
     return [Observation(source=name, type="metric", data={"pid": os.getpid()})]
 
@@ -28,7 +28,7 @@ class Isolated(Plugin):
         print("what an observer prints does no harm")
         ctx.state.set("seen", ctx.iteration)
         ctx.state.set("where", [ctx.host, ctx.worker.partition(".")[0]])
-        return seen("well")
+        return observe_process("well")
 
     @observer(isolated=True, timeout=1.5)
     def hangs(self) -> list[Observation]:
@@ -49,7 +49,7 @@ class Isolated(Plugin):
     @observer()
     def usual(self) -> list[Observation]:
         """See something in the worker itself."""
-        return seen("usual")
+        return observe_process("usual")
 
 
 class Deadly(Plugin):
@@ -66,7 +66,7 @@ class Deadly(Plugin):
     @observer()
     def lives(self) -> list[Observation]:
         """See something."""
-        return seen("lives")
+        return observe_process("lives")
 
 
 class Hanging(Plugin):
@@ -89,7 +89,7 @@ class Hanging(Plugin):
     @observer()
     def lives(self) -> list[Observation]:
         """See something."""
-        return seen("lives")
+        return observe_process("lives")
 
 
 class Slow(Plugin):

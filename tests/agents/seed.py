@@ -42,12 +42,12 @@ class HttpMonitor(Plugin):
     @orienter()
     def health(self) -> SituationAssessment:
         """Say how many fail, in the page's words."""
-        return _found("http-monitor:health", "1 endpoint(s) are unhealthy")
+        return _assessment("http-monitor:health", "1 endpoint(s) are unhealthy")
 
     @orienter()
     def failures(self) -> SituationAssessment:
         """Say which one."""
-        return _found("http-monitor:failures", "API Server: 5 consecutive failures")
+        return _assessment("http-monitor:failures", "API Server: 5 consecutive failures")
 
     @strategy()
     def restart(self) -> Decision:
@@ -82,7 +82,7 @@ class HttpMonitor(Plugin):
         )
 
 
-def _found(source: str, finding: str) -> SituationAssessment:
+def _assessment(source: str, finding: str) -> SituationAssessment:
     return SituationAssessment(source=source, findings=[finding], confidence=0.9)
 
 

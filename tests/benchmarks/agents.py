@@ -78,7 +78,7 @@ class Kept(Plugin):
         """Do nothing."""
 
 
-def _kept(name: str) -> Agent:
+def _keeper(name: str) -> Agent:
     """An agent that keeps a million of everything."""
     return Agent(
         name,
@@ -89,8 +89,8 @@ def _kept(name: str) -> Agent:
     )
 
 
-kept_few = _kept("kept_few")
-kept_many = _kept("kept_many")
+kept_few = _keeper("kept_few")
+kept_many = _keeper("kept_many")
 
 
 class Woken(Plugin):

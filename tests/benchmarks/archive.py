@@ -114,7 +114,7 @@ def fill(archive: Archive) -> None:
     with archive.database.begin() as connection:
         connection.execute(
             text(
-                _escaped(
+                _escape(
                     "INSERT INTO records (key, agent, kind, name, at, stamp, open, outline)"
                     f" {numbers} SELECT {key}, 'test', 'iteration', n || '.a', {at}, '1', false,"
                     f" {outline} FROM s"
@@ -144,7 +144,7 @@ def _post(connection: Connection, term: str, condition: str) -> None:
     )
 
 
-def _escaped(statement: str) -> str:
+def _escape(statement: str) -> str:
     """Colons in literals are no parameters."""
     return statement.replace(":", "\\:").replace("\\:\\:", "::")
 

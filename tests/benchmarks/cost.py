@@ -163,7 +163,7 @@ def _repeat(work: Callable[[], None], times: int) -> None:
 
 
 @contextlib.contextmanager
-def measured(
+def measuring(
     url: str, folder: Path, monitored: Monitored, environment: dict[str, str], *agents: str
 ) -> Iterator[tuple[Deployment, Meter]]:
     """A deployment with a worker for those agents, and its meter."""
@@ -207,7 +207,7 @@ def iterations(url: str, folder: Path, monitored: Monitored) -> list[Point]:
         cases = [(f"split{count}", count, 0) for count in COUNTS]
         cases += [(f"wide{count}", count, count * WIDE) for count in (10, 100)]
         agents = [f"{AGENTS}:{name}" for name, _, _ in cases]
-        with measured(url, folder, monitored, environment, *agents) as (deployment, meter):
+        with measuring(url, folder, monitored, environment, *agents) as (deployment, meter):
             for name, count, extra in cases:
                 iterate = once(deployment, meter, name)
                 _repeat(iterate, 3)
@@ -219,7 +219,7 @@ def iterations(url: str, folder: Path, monitored: Monitored) -> list[Point]:
     return points_measured
 
 
-def fitted(rows: Sequence[Sequence[float]], values: Sequence[float]) -> tuple[list[float], float]:
+def fit(rows: Sequence[Sequence[float]], values: Sequence[float]) -> tuple[list[float], float]:
     """The coefficients with the smallest squares of relative errors, and the largest such error.
 
     What comes out negative is nothing but noise: it is left out.
@@ -227,7 +227,7 @@ def fitted(rows: Sequence[Sequence[float]], values: Sequence[float]) -> tuple[li
     columns = list(range(len(rows[0])))
     while True:
         scaled = [[row[c] / v for c in columns] for row, v in zip(rows, values, strict=True)]
-        solution = _solved(scaled)
+        solution = _solve(scaled)
         negative = [c for c, value in zip(columns, solution, strict=True) if value < 0]
         if not negative:
             break
@@ -242,7 +242,7 @@ def fitted(rows: Sequence[Sequence[float]], values: Sequence[float]) -> tuple[li
     return whole, worst
 
 
-def _solved(rows: Sequence[Sequence[float]]) -> list[float]:
+def _solve(rows: Sequence[Sequence[float]]) -> list[float]:
     """Least squares towards 1: the normal equations, by elimination."""
     size = len(rows[0])
     matrix = [
@@ -267,7 +267,7 @@ def formulas(points: Sequence[Point], add: Add) -> dict[str, list[float]]:
     coefficients_by_name = {}
     for name, batch in zip(NAMES, UNITS, strict=True):
         values = [getattr(point.cost, name) for point in points]
-        coefficients, worst = fitted(rows, values)
+        coefficients, worst = fit(rows, values)
         coefficients_by_name[name] = coefficients
         for part, value in zip(parts, coefficients, strict=True):
             add(f"cost {name} per {part}", value, batch)
@@ -293,7 +293,7 @@ def control(url: str, folder: Path, monitored: Monitored, add: Add) -> None:
                 bundles = -(-count // size)
                 rows.append([1.0, bundles, count])
                 values.append(meter.of(iterate, max(5, 60 // (1 + bundles // 4))).boyd)
-    coefficients, worst = fitted(rows, values)
+    coefficients, worst = fit(rows, values)
     for part, value in zip(("iteration", "bundle", "observer"), coefficients, strict=True):
         add(f"cost of the control worker per {part}", value, "ms")
     add("cost of the control worker, worst error of the fit", worst * 100, "%")
@@ -304,8 +304,10 @@ def largest(url: str, folder: Path, monitored: Monitored, add: Add) -> None:
     environment = {**QUIET, "BOYD_WORKER__BUNDLE_SIZE": "20"}
     name = f"split{LARGEST}"
     agents = [f"{AGENTS}:{agent}" for agent in (name, "whole1000")]
-    with measured(url, folder, monitored, environment, *agents) as (deployment, meter):
-        told(add, "1000 observers of an agent", meter.of(once(deployment, meter, "whole1000"), 5))
+    with measuring(url, folder, monitored, environment, *agents) as (deployment, meter):
+        report_cost(
+            add, "1000 observers of an agent", meter.of(once(deployment, meter, "whole1000"), 5)
+        )
         iterate = once(deployment, meter, name)
         _repeat(iterate, 1)
         client: Any = redis.Redis.from_url(url)
@@ -313,7 +315,7 @@ def largest(url: str, folder: Path, monitored: Monitored, add: Add) -> None:
         client.slowlog_reset()
         _repeat(iterate, 3)  # apart from what is watched: to show a command takes longer still
         slow = [entry["duration"] / 1000 for entry in client.slowlog_get(128)]
-        told(add, f"{LARGEST} observers, 1000 bundles", meter.of(iterate, 1))
+        report_cost(add, f"{LARGEST} observers, 1000 bundles", meter.of(iterate, 1))
         add(f"{LARGEST} observers: record", meter.memory(Keys(name).past_iteration(1)), "B")
         add(f"{LARGEST} observers: the longest command", max(slow, default=0), "ms")
 
@@ -324,23 +326,23 @@ def largest(url: str, folder: Path, monitored: Monitored, add: Add) -> None:
 def bare(url: str, folder: Path, monitored: Monitored, add: Add) -> None:
     """Redis that nobody uses."""
     with Deployment(url, folder) as deployment:
-        told(add, "Redis alone, per s", Meter(deployment, url, monitored).second(used=False))
+        report_cost(add, "Redis alone, per s", Meter(deployment, url, monitored).second(used=False))
 
 
 def idle(url: str, folder: Path, monitored: Monitored, add: Add) -> None:
     """Processes that have nothing to do, by how many agents they have."""
     for agents in (1, 20, 100):
         names = [f"{AGENTS}:one{number}" for number in range(agents)]
-        with measured(url, folder, monitored, {}, *names) as (deployment, meter):
-            told(add, f"idle worker of loop, {agents} agents, per s", meter.second())
+        with measuring(url, folder, monitored, {}, *names) as (deployment, meter):
+            report_cost(add, f"idle worker of loop, {agents} agents, per s", meter.second())
             iterate = once(deployment, meter, "one0")
             _repeat(iterate, 3)
-            told(add, f"iteration, worker with {agents} agents", meter.of(iterate, 40))
+            report_cost(add, f"iteration, worker with {agents} agents", meter.of(iterate, 40))
             _connections(deployment, meter, "w", add)
             options = [word for name in names for word in ("--agent", name)]
             for process in ("worker -Q host", "beat"):
                 deployment.start(process, *process.split(), *options)
-                told(add, f"idle {process}, {agents} agents, per s", meter.second())
+                report_cost(add, f"idle {process}, {agents} agents, per s", meter.second())
                 _connections(deployment, meter, process, add)
 
 
@@ -353,21 +355,21 @@ def _connections(deployment: Deployment, meter: Meter, name: str, add: Add) -> N
 def crowd(url: str, folder: Path, monitored: Monitored, add: Add) -> None:
     """A worker among many: what it reads of the others, who are only announced."""
     for others in (0, 100, 1000):
-        with measured(url, folder, monitored, {}, f"{AGENTS}:one0") as (deployment, meter):
+        with measuring(url, folder, monitored, {}, f"{AGENTS}:one0") as (deployment, meter):
             for number in range(others):
-                info = _announced(number)
+                info = _worker_info(number)
                 deployment.store.fleet.beat(info)
                 # As if it went on beating, of which nothing is to be counted.
                 ahead = (time.time() + 60) * 1000
                 deployment.store.client.zadd(WORKERS, {info.name: ahead})
             time.sleep(5)
-            told(add, f"idle worker among {others}, per s", meter.second())
+            report_cost(add, f"idle worker among {others}, per s", meter.second())
     for agents in (1, 100):
-        size = len(_announced(0, agents).to_json())
+        size = len(_worker_info(0, agents).to_json())
         add(f"announcement of a worker with {agents} agents", size, "B")
 
 
-def _announced(number: int, agents: int = 1) -> WorkerInfo:
+def _worker_info(number: int, agents: int = 1) -> WorkerInfo:
     names = [f"agent{i}" for i in range(agents)]
     host = f"host{number}.example.org"
     return WorkerInfo(
@@ -386,7 +388,7 @@ def _announced(number: int, agents: int = 1) -> WorkerInfo:
 def lives(url: str, folder: Path, monitored: Monitored, add: Add) -> None:
     """Approvals, runs and events from outside, from their beginning to their end."""
     agents = ["benchmarks.agents:kept_few", "benchmarks.agents:woken"]
-    with measured(url, folder, monitored, QUIET, *agents) as (deployment, meter):
+    with measuring(url, folder, monitored, QUIET, *agents) as (deployment, meter):
         store = deployment.agent("kept_few")
         keys = Keys("kept_few")
         resolver = deployment.resolver("kept_few")
@@ -394,14 +396,14 @@ def lives(url: str, folder: Path, monitored: Monitored, add: Add) -> None:
         items: list[str] = []
         runs: list[str] = []
 
-        def executed() -> bool:
+        def is_executed() -> bool:
             item = store.approvals.get(items[-1])
             return item is not None and item.result is not None
 
         def approve() -> None:
             items.append(propose(store))
             resolver.answer(items[-1], "approved", _SOMEBODY)
-            wait_until(executed)
+            wait_until(is_executed)
 
         def run() -> None:
             request = RunRequest(title="a run", description="what there is to know about it")
@@ -411,13 +413,15 @@ def lives(url: str, folder: Path, monitored: Monitored, add: Add) -> None:
 
         _repeat(approve, 3)
         cost = meter.of(approve, 40)
-        told(add, "approval, proposed, approved, executed", cost)
+        report_cost(add, "approval, proposed, approved, executed", cost)
         add("approval kept", meter.memory(keys.approval(items[0])), "B")
         _repeat(run, 3)
-        told(add, "run, with its iteration", meter.of(run, 40))
+        report_cost(add, "run, with its iteration", meter.of(run, 40))
         add("run kept", meter.memory(keys.run(runs[0])), "B")
         url_of_api = deployment.api("api")
-        told(add, "event, with its iteration and approval", _events(deployment, meter, url_of_api))
+        report_cost(
+            add, "event, with its iteration and approval", _events(deployment, meter, url_of_api)
+        )
 
 
 def _events(deployment: Deployment, meter: Meter, url: str) -> Cost:
@@ -439,7 +443,7 @@ def _events(deployment: Deployment, meter: Meter, url: str) -> Cost:
     return meter.of(post, 40)
 
 
-def told(add: Add, process: str, cost: Cost) -> None:
+def report_cost(add: Add, process: str, cost: Cost) -> None:
     """Report a cost, but for what it leaves."""
     for name, batch, value in list(zip(NAMES, UNITS, cost.values(), strict=True))[:-1]:
         add(f"{process}: {name}", value, batch)
@@ -450,7 +454,7 @@ def measure(url: str, folder: Path, monitored: Monitored, add: Add) -> None:
     points = iterations(url, folder, monitored)
     for point in points:
         size = f"{point.observers} observers, {point.bundles} bundles, {point.extra // 1000} kB"
-        told(add, size, point.cost)
+        report_cost(add, size, point.cost)
         add(f"{size}: record", point.cost.record, "B")
     formulas(points, add)
     control(url, folder, monitored, add)

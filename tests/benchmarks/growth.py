@@ -47,11 +47,11 @@ def investigation(report: Report, url: str, folder: Path) -> None:
         request = InvestigationRequest(question="Why?")
         id = deployment.launcher("investigating").ask(request, _SOMEBODY, Retention())
 
-        def ended() -> bool:
+        def has_ended() -> bool:
             record = store.get(id)
             return record is not None and record.status == "ended"
 
-        wait_until(ended, 120)
+        wait_until(has_ended, 120)
     took = [(after - before) * 1000 / 2 for before, after in pairwise(times)]
     assert len(took) == TURNS, f"the model was asked {len(times)} times"
     # The very first turn also loads what an investigation needs.

@@ -41,7 +41,7 @@ def one_agent(report: Report, url: str, folder: Path) -> None:
         modules = [module for module in PEERS if module not in BUSY_ONLY]
         peers = [
             started.enter_context(installed_peer)
-            for installed_peer in installed(report, modules, url)
+            for installed_peer in find_peers(report, modules, url)
         ]
         deployment = started.enter_context(Deployment(url, folder))
         workers(deployment, "w", agents=[name for name, *_ in JOBS])
@@ -59,7 +59,7 @@ def one_agent(report: Report, url: str, folder: Path) -> None:
 
 def many_agents(report: Report, url: str, folder: Path) -> None:
     """The same by twenty agents at once, with one worker and with two."""
-    peers = installed(report, PEERS, url)
+    peers = find_peers(report, PEERS, url)
     for count, target, least in CROWDS:
         theirs = {}
         # The one of the ratio comes last, next to Boyd.
@@ -85,7 +85,7 @@ def many_agents(report: Report, url: str, folder: Path) -> None:
         report.least(f"{label}, ratio", best / theirs[peers[0].name], "x", least)
 
 
-def installed(report: Report, modules: Sequence[str], url: str) -> list[Peer]:
+def find_peers(report: Report, modules: Sequence[str], url: str) -> list[Peer]:
     """The peers whose library is installed; the report names the others."""
     peers = {module: peer(module, url) for module in modules}
     for module, contender in peers.items():

@@ -105,13 +105,13 @@ def measure(deployment: Deployment) -> dict[str, float]:
     for name in both[FEW]:
         few, many = [], []
         for _ in range(RUNS):
-            few.append(_timed(both[FEW][name]))
-            many.append(_timed(both[MANY][name]))
+            few.append(_time(both[FEW][name]))
+            many.append(_time(both[MANY][name]))
         ratios[name] = statistics.median(many) / statistics.median(few)
     return ratios
 
 
-def _timed(work: Callable[[], Any]) -> float:
+def _time(work: Callable[[], Any]) -> float:
     began = time.perf_counter()
     work()
     return time.perf_counter() - began

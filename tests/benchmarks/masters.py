@@ -50,11 +50,11 @@ def measure(report: Report, url: str, folder: Path) -> None:
         masters = cluster.masters()
         agents = spread(cluster)
         with Deployment(cluster.url, folder) as deployment:
-            several = worked(deployment, agents, masters)
+            several = measure_work(deployment, agents, masters)
         with alone(folder) as state:
             BROKERS[state] = cluster.broker_url
             with Deployment(state, folder) as deployment:
-                [single] = worked(deployment, agents, [port_of(state)])
+                [single] = measure_work(deployment, agents, [port_of(state)])
     for number, master in enumerate(several, 1):
         report.tell(f"master {number} of 3, an iteration", master.commands, "commands")
         report.tell(f"master {number} of 3, an iteration's time", master.cpu, "ms")
@@ -95,7 +95,7 @@ def spread(cluster: RedisCluster) -> list[str]:
     return [agent for there in agents_of.values() for agent in there[:EACH]]
 
 
-def worked(deployment: Deployment, agents: Sequence[str], ports: Sequence[int]) -> list[Work]:
+def measure_work(deployment: Deployment, agents: Sequence[str], ports: Sequence[int]) -> list[Work]:
     """The work of each server for an iteration."""
     workers(deployment, "w1", "w2", agents=agents)
     each = [Boyd(deployment, agent).once for agent in agents]

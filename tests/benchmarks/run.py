@@ -116,7 +116,7 @@ def s6(report: Report, url: str, folder: Path) -> None:
         workers(deployment, "w", agents=["woken", "acting"])
         took = wake.proposals(deployment, "woken")
         report.add("webhook to proposed action, p50", took, "ms", "< 50", took < 50)
-        report.least("observations taken", wake.taken(deployment, "woken"), "/s", 1000)
+        report.least("observations taken", wake.hand_over_rate(deployment, "woken"), "/s", 1000)
         took = wake.freezing(deployment, "acting")
         report.add("freeze to the last action", took, "s", "< 1", took < 1)
 

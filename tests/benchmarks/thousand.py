@@ -159,12 +159,12 @@ def _beyond(idle: Cost, meter: Meter, iterate: Callable[[], None]) -> Cost:
     """The cost of an iteration beyond what the processes cost meanwhile anyway."""
     took: list[float] = []
 
-    def timed() -> None:
+    def time_work() -> None:
         began = time.monotonic()
         iterate()
         took.append(time.monotonic() - began)
 
-    cost = meter.of(timed, 1)
+    cost = meter.of(time_work, 1)
     # Resources are those of the quickest, commands and messages those of the last one.
     seconds = [took[-1], took[-1], *[min(took)] * 5]
     values = zip(cost.values(), idle.values(), seconds, strict=True)

@@ -36,7 +36,7 @@ def proposals(deployment: Deployment, agent_id: str) -> float:
     return statistics.median(took)
 
 
-def taken(deployment: Deployment, agent_id: str) -> float:
+def hand_over_rate(deployment: Deployment, agent_id: str) -> float:
     """Observations a second that one client hands over, in groups of 100 alerts."""
     url = deployment.api("intake")
     headers = {**deployment.key("sender", "trigger"), "Content-Type": "application/json"}

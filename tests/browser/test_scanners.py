@@ -44,14 +44,14 @@ def _console(deployment: Deployment, chromium: Any, box: Mailbox) -> Console:
     deployment.worker("worker", "agents.notified:agent")
     deployment.ended("notified", deployment.launcher("notified").trigger("test").iteration)
     [item] = deployment.agent("notified").approvals.page(5).pending
-    wait_until(lambda: told(deployment, item.id) == ["succeeded"])
+    wait_until(lambda: outcomes_of(deployment, item.id) == ["succeeded"])
     return console
 
 
 def test_a_thousand_looks_at_a_link_that_answers_change_nothing_and_its_button_answers(
     console: Console, box: Mailbox, measure: Measure
 ) -> None:
-    link = mailed_link(box)
+    link = first_link(box)
     assert link.startswith(f"{console.url}/console/answer/")
     before = state(console)
     assert read(link, 960) == {200}
@@ -89,13 +89,13 @@ def test_a_link_of_boyd_open_survives_programs_that_run_no_scripts(console: Cons
         page.wait_for_url("**/console/")
 
 
-def told(deployment: Deployment, id: str) -> list[str]:
+def outcomes_of(deployment: Deployment, id: str) -> list[str]:
     """The outcomes of the notifications of an approval."""
     item = deployment.agent("notified").approvals.get(id)
     return [notification.state for notification in item.notifications] if item else []
 
 
-def mailed_link(box: Mailbox) -> str:
+def first_link(box: Mailbox) -> str:
     """The link in the first mail."""
     [mail] = wait_until(lambda: box.mails[:1])
     [link] = re.findall(r'<a href="([^"]+)">', parts_of(mail)["text/html"])

@@ -148,7 +148,7 @@ def test_hundreds_of_thousands_of_files_are_too_many_for_one_look(tmp_path: Path
         disk.unmount()
 
 
-def killed(folder: Path, code: str) -> None:
+def kill_during(folder: Path, code: str) -> None:
     """Run *code* in a process of its own, which kills itself."""
     text = """
     import os, signal, sys
@@ -168,7 +168,7 @@ def killed(folder: Path, code: str) -> None:
 def test_a_worker_killed_while_it_compresses_loses_nothing(tmp_path: Path) -> None:
     text = "line\n" * 1000
     (tmp_path / "app.log").write_text(text)
-    killed(
+    kill_during(
         tmp_path,
         """
         log_rotation.rename_no_replace = die
@@ -222,7 +222,7 @@ def test_a_worker_killed_before_the_signal_leaves_a_true_record(
     on, path = rig(tmp_path / "logs", rotation=rotation), tmp_path / "logs" / "app.log"
     params = {"path": str(path)}
     planned = on.act("rotate", params, "dry_run")
-    killed(
+    kill_during(
         tmp_path / "logs",
         f"""
         import psutil

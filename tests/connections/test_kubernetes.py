@@ -354,7 +354,7 @@ def test_a_deployment_changed_during_the_action_is_not_touched(
 
     read = Cluster.read
 
-    def overtaken(self: Cluster, path: str, **query: Any) -> Any:
+    def overtake(self: Cluster, path: str, **query: Any) -> Any:
         body_read = read(self, path, **query)
         if path.endswith("/web"):
             cluster.put(
@@ -362,7 +362,7 @@ def test_a_deployment_changed_during_the_action_is_not_touched(
             )
         return body_read
 
-    monkeypatch.setattr(Cluster, "read", overtaken)
+    monkeypatch.setattr(Cluster, "read", overtake)
     for name in ("restart", "rollout_undo"):
         with pytest.raises(StateError, match="it has changed, so nothing was done"):
             rig.act(name, {"workload": WEB})

@@ -175,7 +175,7 @@ def nginx_rig(nginx: Front) -> Rig:
     return Rig(LoadBalancer(nginx=nginx_options(nginx), actions=actions))
 
 
-def listed(rig: Rig) -> list[dict[str, Any]]:
+def list_servers(rig: Rig) -> list[dict[str, Any]]:
     result: list[dict[str, Any]] = rig.host.tools["loadbalancer:list_servers"].call(
         "run", ctx=rig.ctx
     )
@@ -231,7 +231,7 @@ def test_two_workers_do_not_take_the_last_two_servers_away(
     monkeypatch.setattr(HAProxy, "change", meanwhile)
     with pytest.raises(BalancerError, match="0 active servers would be left"):
         rig.act("drain", {"server": "web/one"})
-    states = {row["server"]: row["state"] for row in listed(two)}
+    states = {row["server"]: row["state"] for row in list_servers(two)}
     assert (states["web/one"], states["web/two"]) == ("ready", "drain")
 
 
@@ -247,7 +247,7 @@ def test_a_weight_is_set_and_put_back(haproxy: Front) -> None:
     assert rig.act("set_weight", params, "verify").verdict == "effective"
     assert haproxy.answers(8) == {"one"}
     rig.roll_back("set_weight", params, output)
-    [server] = [row for row in listed(rig) if row["server"] == "web/two"]
+    [server] = [row for row in list_servers(rig) if row["server"] == "web/two"]
     assert server["weight"] == 7
 
 

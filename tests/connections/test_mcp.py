@@ -76,7 +76,7 @@ def _answers(url: str) -> bool:
     return True
 
 
-def called(server: RemoteServer, name: str, **arguments: Any) -> tuple[str, Any]:
+def call_tool(server: RemoteServer, name: str, **arguments: Any) -> tuple[str, Any]:
     """The revision of the protocol that was spoken, and the output of a tool."""
     with talking(server, Path()) as connection:
         offer, _ = offers(connection, server)
@@ -90,16 +90,16 @@ def called(server: RemoteServer, name: str, **arguments: Any) -> tuple[str, Any]
 def test_server_everything_is_used_over_stdio() -> None:
     server = RemoteServer(argv=program("server-everything"))
 
-    assert called(server, "echo", message="hi") == ("2025-11-25", {"text": "Echo: hi"})
-    _, picture = called(server, "get-tiny-image")
+    assert call_tool(server, "echo", message="hi") == ("2025-11-25", {"text": "Echo: hi"})
+    _, picture = call_tool(server, "get-tiny-image")
     assert "[image, image/png, " in picture["text"]
 
 
 def test_server_everything_is_used_over_http(everything: str) -> None:
     server = RemoteServer(url=everything, allow_private=True)
 
-    assert called(server, "get-sum", a=2, b=3)[0] == "2025-11-25"
-    long = called(server, "trigger-long-running-operation", duration=1, steps=2)
+    assert call_tool(server, "get-sum", a=2, b=3)[0] == "2025-11-25"
+    long = call_tool(server, "trigger-long-running-operation", duration=1, steps=2)
     assert "completed" in long[1]["text"]
 
 
@@ -107,9 +107,9 @@ def test_server_memory_keeps_created_entities(tmp_path: Path) -> None:
     where = {"MEMORY_FILE_PATH": str(tmp_path / "memory.json")}
     server = RemoteServer(argv=program("server-memory"), env=where)
     entity = {"name": "Ann", "entityType": "person", "observations": ["on call"]}
-    called(server, "create_entities", entities=[entity])
+    call_tool(server, "create_entities", entities=[entity])
 
-    _, output = called(server, "read_graph")
+    _, output = call_tool(server, "read_graph")
     assert "on call" in output["text"]
     assert output["structured"]["entities"][0]["name"] == "Ann"
 
@@ -119,7 +119,7 @@ def test_a_server_of_the_python_sdk_speaks_the_newest_revision(python_server: st
     over_stdio = RemoteServer(argv=[sys.executable, str(HERE / "mcp_sums.py")])
 
     for server in (over_http, over_stdio):
-        assert called(server, "add", a=2, b=3) == (
+        assert call_tool(server, "add", a=2, b=3) == (
             "2026-07-28",
             {"text": "5", "structured": {"result": 5}},
         )
@@ -128,9 +128,9 @@ def test_a_server_of_the_python_sdk_speaks_the_newest_revision(python_server: st
 def test_a_private_address_needs_leave(everything: str) -> None:
     local = everything.replace("127.0.0.1", "localtest")
     with pytest.raises(ServerFailure, match="is not a public address"):
-        called(RemoteServer(url=everything), "echo")
+        call_tool(RemoteServer(url=everything), "echo")
     with pytest.raises(ServerFailure, match="failed"):
-        called(RemoteServer(url=local), "echo")
+        call_tool(RemoteServer(url=local), "echo")
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

@@ -71,13 +71,13 @@ def rig(database: PostgreSQL, **more: Any) -> Rig:
     return Rig(Postgres(**options(database, **more)))
 
 
-def named(row: dict[str, Any]) -> dict[str, Any]:
+def session_params(row: dict[str, Any]) -> dict[str, Any]:
     """The parameters that name a session."""
     return {key: row[key] for key in ("pid", "backendStart", "queryStart")}
 
 
 @contextmanager
-def locked(database: PostgreSQL) -> Iterator[psycopg.Connection[Any]]:
+def lock_table(database: PostgreSQL) -> Iterator[psycopg.Connection[Any]]:
     """A session that holds a lock, and another one that waits for it."""
 
     def wait() -> None:
@@ -100,7 +100,7 @@ def locked(database: PostgreSQL) -> Iterator[psycopg.Connection[Any]]:
 
 def test_a_blocking_session_is_found_and_can_be_ended(database: PostgreSQL) -> None:
     postgres = rig(database)
-    with locked(database) as holder:
+    with lock_table(database) as holder:
         [blocker] = data_of(postgres.observe(), "blocker")
         assert blocker["pid"] == holder.info.backend_pid
         assert blocker["state"] == "idle in transaction"
@@ -111,7 +111,7 @@ def test_a_blocking_session_is_found_and_can_be_ended(database: PostgreSQL) -> N
             if session["waitsFor"]
         )
         assert waiting["query"] == "SELECT count(*) FROM orders WHERE id = ?"
-        params = named(blocker)
+        params = session_params(blocker)
         with pytest.raises(PostgresError, match="nothing was done"):
             postgres.act("cancel_query", params)  # it runs none
         result = postgres.act("terminate_backend", params, "dry_run")
@@ -136,7 +136,7 @@ def test_a_refused_part_of_a_check_hides_none_before_it(
     def refuses(connection: psycopg.Connection[Any], *_: Any) -> Any:
         return connection.execute("SELECT 1/0")
 
-    with locked(database):
+    with lock_table(database):
         monkeypatch.setattr(postgres_health, refused, refuses)
         observations = rig(database, replicas=1).observe()
 
@@ -162,13 +162,13 @@ def test_another_session_with_the_same_process_id_is_left_alone(database: Postgr
         [session] = data_of(postgres.observe(), "idle-in-transaction") or data_of(
             rig(database, idle_after=0).observe(), "idle-in-transaction"
         )
-        earlier = {**named(session), "backendStart": "2020-01-01T00:00:00Z"}
+        earlier = {**session_params(session), "backendStart": "2020-01-01T00:00:00Z"}
         for function in ("dry_run", "execute"):
             with pytest.raises(PostgresError, match="nothing was done"):
                 postgres.act("terminate_backend", earlier, function)
         busy.execute("SELECT 1")
         with pytest.raises(PostgresError, match="does something else by now"):
-            postgres.act("terminate_backend", named(session))
+            postgres.act("terminate_backend", session_params(session))
         assert busy.execute("SELECT 2").fetchone() == (2,)
 
 
@@ -186,12 +186,17 @@ def test_a_query_is_cancelled_and_its_session_lives_on(database: PostgreSQL) -> 
         thread = threading.Thread(target=sleep)
         thread.start()
         [transaction] = wait_until(lambda: data_of(postgres.observe(), "long-transaction"))
-        assert postgres.act("cancel_query", named(transaction), "verify").verdict == "no effect"
-        postgres.act("cancel_query", named(transaction))
+        assert (
+            postgres.act("cancel_query", session_params(transaction), "verify").verdict
+            == "no effect"
+        )
+        postgres.act("cancel_query", session_params(transaction))
         thread.join()
         assert failed == ["QueryCanceled"]
         assert busy.execute("SELECT 1").fetchone() == (1,)
-    assert postgres.act("cancel_query", named(transaction), "verify").verdict == "effective"
+    assert (
+        postgres.act("cancel_query", session_params(transaction), "verify").verdict == "effective"
+    )
 
 
 def test_a_table_with_dead_rows_is_found_and_vacuumed(database: PostgreSQL) -> None:
@@ -241,7 +246,7 @@ def test_a_session_of_a_superuser_is_refused_in_the_dry_run_too(database: Postgr
         [session] = data_of(postgres.observe(), "idle-in-transaction")
         for function in ("dry_run", "execute"):
             with pytest.raises(PostgresError, match=r"may not signal|superuser"):
-                postgres.act("terminate_backend", named(session), function)
+                postgres.act("terminate_backend", session_params(session), function)
 
 
 def test_full_connections_count_by_role_after_several_samples(database: PostgreSQL) -> None:
@@ -364,11 +369,11 @@ def test_an_agent_ends_the_blocker_that_a_person_has_approved(
     [plugins.options.actions.terminate_backend]
     username = "ender"
     """
-    with locked(database) as holder:
+    with lock_table(database) as holder:
         agent = ConnectedAgent(deployment, text)
         blocker = agent.observed("postgres/blocker")
         assert blocker["pid"] == holder.info.backend_pid
-        item, execution = agent.perform("postgres:terminate_backend", **named(blocker))
+        item, execution = agent.perform("postgres:terminate_backend", **session_params(blocker))
         assert "would end the session" in item["preview"]["output"]
         assert execution["state"] == "succeeded"
         verified = agent.verified(execution)

@@ -227,11 +227,11 @@ def test_a_rabbitmq_killed_midway_loses_no_message(
     wait_until(lambda: depth(rig, "work") >= 1)
     assert not data_of(rig.observe(), "unreachable")
     with rabbit.channel() as channel:
-        bodies = [*drained(channel, "work"), *drained(channel, "dead")]
+        bodies = [*drain(channel, "work"), *drain(channel, "dead")]
     assert set(bodies) >= {"one", "two"}
 
 
-def drained(channel: amqp.Channel, queue: str) -> Iterator[str]:
+def drain(channel: amqp.Channel, queue: str) -> Iterator[str]:
     while (message := channel.basic_get(queue, no_ack=True)) is not None:
         yield str(message.body)
 
@@ -370,13 +370,13 @@ def test_a_redis_that_hangs_is_given_up(
     server = rig.plugin._server("purge")  # type: ignore[attr-defined]
     client.lpush("celery", "one")
 
-    def lost() -> None:
+    def lose_reply() -> None:
         with server._connect(changes=True) as connection:
             client.client_pause(2000)
             connection.delete("celery")
 
     with pytest.raises(ChangeLost):
-        lost()
+        lose_reply()
     assert data_of(rig.observe(), "unreachable")
     client.client_unpause()
     assert not data_of(rig.observe(), "unreachable")

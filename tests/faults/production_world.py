@@ -12,13 +12,13 @@ import redis
 from pydantic import SecretStr
 from sqlalchemy import text
 
-from archive_kit import PostgreSQL, bouncer, needed_postgresql, postgresql
+from archive_kit import PostgreSQL, bouncer, postgresql, require_postgresql
 from boyd.export.archive.database import Database
 from boyd.store import Sealing, Store
 from faults.injector import NEEDED, Injector
 from faults.world import World
 from guarded_redis import Guarded
-from production_kit import Production, TlsProxy, documented_location
+from production_kit import Production, TlsProxy, location_block
 
 #: Each fault and how often it comes, compared to the others.
 FAULTS = {
@@ -70,7 +70,7 @@ class ProductionWorld(World):
         for name, port in self.ports.items():
             folder = self.deployment.folder / f"proxy-{name}"
             folder.mkdir()
-            self.proxies[name] = TlsProxy(folder, documented_location(f"http://127.0.0.1:{port}"))
+            self.proxies[name] = TlsProxy(folder, location_block(f"http://127.0.0.1:{port}"))
         super().start()
 
     def launch(self, name: str) -> None:
@@ -125,7 +125,7 @@ def production_world(folder: Path) -> Iterator[ProductionWorld]:
     with ExitStack() as things:
         server = Guarded(folder)
         things.callback(server.end)
-        database = things.enter_context(postgresql(needed_postgresql()))
+        database = things.enter_context(postgresql(require_postgresql()))
         archive = things.enter_context(bouncer(database))
         world = ProductionWorld(folder, server, database, archive)
         things.callback(world.end)

@@ -1804,7 +1804,7 @@ class Copy:
         )
 
 
-def misplaced(root: Path = PROJECT) -> list[str]:
+def misplacements(root: Path = PROJECT) -> list[str]:
     """The entries whose text is not in its file exactly once, with where it should be."""
     counts = [(protection, protection.found_in(root)) for protection in PROTECTIONS]
     return [
@@ -1834,7 +1834,7 @@ def survivors(chosen: Sequence[Protection], processes: int = 1) -> list[Protecti
         print(f"{len(nodes)} tests pass with everything in place; taken out one at a time:\n")
         width = max(len(protection.what) for protection in chosen)
         with ThreadPoolExecutor(processes) as pool:
-            verdicts = pool.map(partial(_noticed, copies), chosen)
+            verdicts = pool.map(partial(_try_without, copies), chosen)
             for protection, (failed, verdict) in zip(chosen, verdicts, strict=True):
                 if not failed:
                     missed.append(protection)
@@ -1844,7 +1844,7 @@ def survivors(chosen: Sequence[Protection], processes: int = 1) -> list[Protecti
     return missed
 
 
-def _noticed(copies: Queue[Copy], protection: Protection) -> tuple[bool, str]:
+def _try_without(copies: Queue[Copy], protection: Protection) -> tuple[bool, str]:
     """Take out a protection in a copy that nobody uses: whether a test fails, and what to say."""
     copy = copies.get()
     try:
@@ -1869,7 +1869,7 @@ def main() -> None:
             print(f"{protection.promise:<4} {protection.what}  ({protection.file})")
         return
     began = time.monotonic()
-    wrong = misplaced()
+    wrong = misplacements()
     if wrong or not chosen:
         sys.exit("\n".join(wrong) or "there is no such promise")
     try:

@@ -90,13 +90,13 @@ def _storm(world: World, injector: Injector, seed: int, seconds: float) -> Outco
 def settle(world: World) -> None:
     """Let what was begun end: no more ticks, nothing in flight, nothing due."""
     store = world.deployment.store
-    wait_until(lambda: all(_drained(world, agent) for agent in world.agents), SETTLE)
+    wait_until(lambda: all(_is_drained(world, agent) for agent in world.agents), SETTLE)
     for agent in world.agents:
         store.agent(agent).loop_control.pause("the storm is over", Actor(principal="storm"))
     wait_until(lambda: all(_rests(world, agent) for agent in world.agents), SETTLE)
 
 
-def _drained(world: World, agent: str) -> bool:
+def _is_drained(world: World, agent: str) -> bool:
     return world.deployment.agent(agent).loop_control.status().pending_runs == 0
 
 

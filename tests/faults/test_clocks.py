@@ -105,7 +105,7 @@ def test_starts_by_the_schedule_happen_once_over_a_change_of_the_clock(tmp_path:
             deployment.worker("w", NIGHTLY)
             history = deployment.agent("nightly").history
 
-            def started_at(number: int) -> datetime:
+            def start_minute(number: int) -> datetime:
                 deployment.ended("nightly", number, 30)
                 assert not history.get(number + 1)
                 result = history.get(number)
@@ -122,18 +122,18 @@ def test_starts_by_the_schedule_happen_once_over_a_change_of_the_clock(tmp_path:
                     deployment.kill(name)
 
             begin("2027-03-28T00:59:57+00:00")
-            assert started_at(1) == datetime(2027, 3, 28, 1, 0, tzinfo=UTC)
+            assert start_minute(1) == datetime(2027, 3, 28, 1, 0, tzinfo=UTC)
             stop()
             # Seven months of starts were missed: one is made up for, at once.
             begin("2027-10-31T00:10:00+00:00")
-            assert started_at(2) == datetime(2027, 10, 31, 0, 10, tzinfo=UTC)
+            assert start_minute(2) == datetime(2027, 10, 31, 0, 10, tzinfo=UTC)
             stop()
             begin("2027-10-31T00:29:57+00:00")
-            assert started_at(3) == datetime(2027, 10, 31, 0, 30, tzinfo=UTC)
+            assert start_minute(3) == datetime(2027, 10, 31, 0, 30, tzinfo=UTC)
             stop()
             begin("2027-10-31T01:29:57+00:00")
             wait_until(lambda: deployment.store.clock.seconds() % 3600 > 1805, 30)
-            assert started_at(3) == datetime(2027, 10, 31, 0, 30, tzinfo=UTC)
+            assert start_minute(3) == datetime(2027, 10, 31, 0, 30, tzinfo=UTC)
     finally:
         server.signal(signal.SIGKILL)
 

@@ -62,7 +62,7 @@ def load(world: Spread) -> Load:
     return new_load
 
 
-def completed(world: Spread, agent: str, since: float) -> bool:
+def has_completed(world: Spread, agent: str, since: float) -> bool:
     """Check for a successful iteration that began after that time."""
     try:
         results = world.deployment.agent(agent).history.results(5)
@@ -74,7 +74,7 @@ def completed(world: Spread, agent: str, since: float) -> bool:
 def recovery(world: Spread, agent: str) -> float:
     """Seconds until the agent has completed an iteration that began after this call."""
     since = time.time()
-    wait_until(lambda: completed(world, agent, since), RECOVERED)
+    wait_until(lambda: has_completed(world, agent, since), RECOVERED)
     return time.time() - since
 
 
@@ -138,7 +138,7 @@ def test_a_master_that_hangs_is_replaced_and_changes_nothing_when_it_goes_on(
 
 def test_a_freeze_holds_while_masters_fail(cluster: RedisCluster, world: Spread) -> None:
     freezes = world.deployment.store.freezes
-    wait_until(lambda: all(completed(world, agent, 0) for agent in world.agents), 30)
+    wait_until(lambda: all(has_completed(world, agent, 0) for agent in world.agents), 30)
     assert freezes.freeze("incident") == []
     frozen = acts(world)
     for agent in (HOME, FURTHER):
@@ -156,7 +156,7 @@ def test_a_freeze_holds_while_masters_fail(cluster: RedisCluster, world: Spread)
 def test_a_freeze_names_the_agents_that_it_does_not_reach_and_is_brought_to_them(
     cluster: RedisCluster, world: Spread
 ) -> None:
-    wait_until(lambda: all(completed(world, agent, 0) for agent in world.agents), 30)
+    wait_until(lambda: all(has_completed(world, agent, 0) for agent in world.agents), 30)
     hung = cluster.master_of(FURTHER)
     cluster.pause(hung)
     assert world.deployment.store.freezes.freeze("incident") == [FURTHER]

@@ -88,14 +88,14 @@ def _recovery(world: Pair, load: Load) -> float:
     began, acknowledged = time.time(), load.acknowledged
     runs, items = len(acknowledged.runs), len(acknowledged.answers)
     for agent in AGENTS:
-        wait_until(_asking(partial(_completed, world, agent, began)), RECOVERED)
+        wait_until(_asking(partial(_has_completed, world, agent, began)), RECOVERED)
     wait_until(
         lambda: len(acknowledged.runs) > runs and len(acknowledged.answers) > items, RECOVERED
     )
     return time.time() - began
 
 
-def _completed(world: Pair, agent: str, began: float) -> bool:
+def _has_completed(world: Pair, agent: str, began: float) -> bool:
     results = world.deployment.agent(agent).history.results(5)
     return any(result.success and result.started_at.timestamp() > began for result in results)
 
@@ -103,13 +103,13 @@ def _completed(world: Pair, agent: str, began: float) -> bool:
 def _asking(condition: Callable[[], Any]) -> Callable[[], Any]:
     """A condition that is not met while Redis is away."""
 
-    def met() -> Any:
+    def attempt_write() -> Any:
         try:
             return condition()
         except StoreUnavailable:
             return None
 
-    return met
+    return attempt_write
 
 
 def _consumers(watched: Watched) -> int:

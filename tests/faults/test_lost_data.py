@@ -49,11 +49,11 @@ def acts_again(deployment: Deployment) -> None:
 def observes_again(deployment: Deployment) -> None:
     """Wait until two iterations have ended that had not begun when this was called."""
 
-    def observed() -> int:
+    def completions() -> int:
         return sum(line.startswith("complete:") for line in deployment.effects())
 
-    before = observed()
-    wait_until(lambda: observed() > before + 2, 30)
+    before = completions()
+    wait_until(lambda: completions() > before + 2, 30)
 
 
 def is_known(deployment: Deployment) -> bool:

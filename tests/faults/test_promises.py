@@ -33,7 +33,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     new_world.end()
 
 
-def ended(world: World, agent: str, run_id: str) -> bool:
+def has_ended(world: World, agent: str, run_id: str) -> bool:
     run = world.deployment.agent(agent).runs.get(run_id)
     return run is not None and run.status in ("completed", "failed")
 
@@ -72,7 +72,7 @@ def test_acknowledged_requests_survive_the_kill_of_every_process(
         world.redis.start()
         world.heal()
         goes_on(world, 60)
-    wait_until(lambda: ended(world, "storm0", run["id"]), 60)
+    wait_until(lambda: has_ended(world, "storm0", run["id"]), 60)
     item = world.deployment.agent("storm0").approvals.get(reply["approvalId"])
 
     assert item is not None

@@ -70,11 +70,11 @@ def test_a_broker_that_dies_stops_its_agents_alone_and_only_until_it_is_back(
             assert answer.status_code < 300, answer.text
             return int(answer.json()["iteration"])
 
-        def ended(name: str, iteration: int) -> bool:
+        def has_ended(name: str, iteration: int) -> bool:
             return deployment.agent(name).history.get(iteration) is not None
 
         def completes(name: str, iteration: int) -> None:
-            wait_until(lambda: ended(name, iteration), 30)
+            wait_until(lambda: has_ended(name, iteration), 30)
 
         for name in NAMES:
             completes(name, iterate(name))
@@ -82,7 +82,7 @@ def test_a_broker_that_dies_stops_its_agents_alone_and_only_until_it_is_back(
         stuck = {name: iterate(name) for name in there}
         for name in here:
             completes(name, iterate(name))
-        assert not any(ended(name, number) for name, number in stuck.items())
+        assert not any(has_ended(name, number) for name, number in stuck.items())
         brokers[1].start()
         for name, number in stuck.items():
             completes(name, number)

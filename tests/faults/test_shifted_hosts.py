@@ -97,7 +97,7 @@ def test_approvals_expire_neither_early_nor_late(shifted: tuple[Deployment, str,
     deployment, ahead, behind = shifted
     asks, answers = deployment.key("client", "admin"), deployment.key("bob", "approvals", "read")
 
-    def asked(number: int, base: str) -> dict[str, Any]:
+    def ask_and_answer(number: int, base: str) -> dict[str, Any]:
         body = requests.post(
             f"{base}/actions/clocked:write",
             json={"params": {"number": number}},
@@ -106,9 +106,9 @@ def test_approvals_expire_neither_early_nor_late(shifted: tuple[Deployment, str,
         ).json()
         return _item(behind, body["approvalId"], answers)
 
-    first = asked(0, ahead)
+    first = ask_and_answer(0, ahead)
     early = requests.post(f"{ahead}/approvals/{first['id']}/approve", headers=answers, timeout=60)
-    items = [first, asked(1, behind), asked(2, ahead)]
+    items = [first, ask_and_answer(1, behind), ask_and_answer(2, ahead)]
     *_, last = items
     before = _item(ahead, last["id"], answers)
     wait_until(lambda: _now(deployment) > _at(last["expiresAt"]), 20)
@@ -177,7 +177,7 @@ def test_a_callback_is_repeated_when_it_is_due_and_its_signature_is_in_time(
         body = {"title": "call", "description": "back", "callbackUrl": url}
         run = requests.post(f"{ahead}/runs", json=body, headers=headers, timeout=60).json()
         wait_until(lambda: len(requests_taken) == 2, 20)
-        wait_until(lambda: _delivered(ahead, run["id"], headers), 10)
+        wait_until(lambda: _is_delivered(ahead, run["id"], headers), 10)
         response = requests.get(f"{ahead}/runs/{run['id']}/callback", headers=headers, timeout=60)
     [first, second] = requests_taken
 
@@ -187,7 +187,7 @@ def test_a_callback_is_repeated_when_it_is_due_and_its_signature_is_in_time(
         assert abs(_at(delivery["at"]) - int(delivered.headers["webhook-timestamp"])) < NEAR
 
 
-def _delivered(base: str, run: str, headers: dict[str, str]) -> bool:
+def _is_delivered(base: str, run: str, headers: dict[str, str]) -> bool:
     body = requests.get(f"{base}/runs/{run}/callback", headers=headers, timeout=60).json()
     return len(body["deliveries"]) == 2
 

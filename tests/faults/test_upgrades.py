@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from archive_kit import needed_postgresql, postgresql, wait_for_copies
+from archive_kit import postgresql, require_postgresql, wait_for_copies
 from boyd.store import connect
 from boyd.testing.model_server import ScriptedModel
 from cli_kit import Cli
@@ -215,12 +215,12 @@ def check_logs(site: Site) -> None:
 
 
 @contextmanager
-def archived(release: Release, folder: Path, on_server: bool) -> Iterator[str]:
+def serve_archive(release: Release, folder: Path, on_server: bool) -> Iterator[str]:
     """The URL of the recorded archive, in PostgreSQL or in an SQLite file."""
     if not on_server:
         yield release.load_sqlite(folder / "archive.db")
         return
-    with postgresql(needed_postgresql()) as server:
+    with postgresql(require_postgresql()) as server:
         yield release.load_postgresql(server.url)
 
 
@@ -233,7 +233,7 @@ def test_a_release_is_upgraded_and_rolled_back_while_it_works(
     older = older_code(release, tmp_path / "older")
     with (
         servers(release, tmp_path, masters) as url,
-        archived(release, tmp_path, masters > 0) as archive,
+        serve_archive(release, tmp_path, masters > 0) as archive,
         load_deployment(release, tmp_path, url, archive, lambda _, described: described) as site,
     ):
         deployment = site.deployment
@@ -337,7 +337,7 @@ def test_records_of_a_later_release_are_worked_on_and_kept(name: str, tmp_path: 
     release = Release(name)
     with (
         servers(release, tmp_path, masters=3) as url,
-        archived(release, tmp_path, on_server=True) as archive,
+        serve_archive(release, tmp_path, on_server=True) as archive,
         load_deployment(release, tmp_path, url, archive, as_later) as site,
     ):
         client = site.deployment.store.client

@@ -45,7 +45,7 @@ async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, del
 async def listen(port: int, host: str, target: int, delay: Delay) -> asyncio.Server:
     """Listen on *port* of this host, and carry to *target* on *host*."""
 
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             there, back = await asyncio.open_connection(host, target)
         except OSError:
@@ -61,7 +61,7 @@ async def listen(port: int, host: str, target: int, delay: Delay) -> asyncio.Ser
             writer.close()
             back.close()
 
-    return await asyncio.start_server(connected, "127.0.0.1", port)
+    return await asyncio.start_server(forward, "127.0.0.1", port)
 
 
 class SlowLine:

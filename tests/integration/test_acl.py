@@ -29,7 +29,7 @@ from boyd_cli import boyd
 from guarded_redis import REDIS, Guarded
 from harness import Deployment, wait_until
 from lua_scripts import NAMES
-from route_kit import BODIES, LAST, PATHS, Client, Known, asked_everything, replied
+from route_kit import BODIES, LAST, PATHS, Client, Known, ask_everything, model_reply
 from tracing_kit import Sink
 
 pytestmark = pytest.mark.real
@@ -77,7 +77,7 @@ def asking(running: Deployment, guarded: Guarded) -> Client:
     return Client(running, running.api("api"))
 
 
-def copied_at(running: Deployment) -> datetime:
+def copy_time(running: Deployment) -> datetime:
     """The time up to which everything was archived and exported."""
     client = running.store.client
     states = (read_archive_status(client), read_trace_status(client))
@@ -125,7 +125,7 @@ def test_every_process_works_as_its_user_and_is_refused_nothing(
     key = ask("POST", "/api/v0/keys", {"name": "n", "principal": "p", "scopes": ["read"]}, 201)
     ask("DELETE", f"/api/v0/keys/{key['id']}")
     begins = running.store.clock.now()
-    wait_until(lambda: copied_at(running) > begins)
+    wait_until(lambda: copy_time(running) > begins)
     for name in ("worker", "act", "beat", "api", "archive", "traces"):
         assert running.stop(name) == 0, running.log(name)
 
@@ -136,7 +136,7 @@ def test_every_route_works_as_the_user_of_the_api_and_is_refused_nothing(
     guarded: Guarded, tmp_path: Path
 ) -> None:
     with (
-        ScriptedModel([replied], forever=True) as model,
+        ScriptedModel([model_reply], forever=True) as model,
         Deployment(guarded.urls["admin"], tmp_path) as running,
     ):
         running.environment["MODEL_URL"] = f"{model.url}/v1"
@@ -148,7 +148,7 @@ def test_every_route_works_as_the_user_of_the_api_and_is_refused_nothing(
         ids = Known(ask, running)
         ask("POST", f"{BASE}/agents/routed/loop/trigger", {})
 
-        failed = list(asked_everything(ask, ids))
+        failed = list(ask_everything(ask, ids))
 
         # A stream that is gone on from an event which is kept no longer has to find that out.
         url, old = f"{ask.base}{BASE}/agents/routed/events", {"Last-Event-ID": "1-0"}

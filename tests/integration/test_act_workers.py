@@ -23,12 +23,12 @@ REST = "loop,observe,host,callback,think"
 NO_ACT = "No live worker consumes queue 'act'; start one with -Q act"
 
 
-def triggered(deployment: Deployment) -> dict[str, int]:
+def trigger_all(deployment: Deployment) -> dict[str, int]:
     """Start an iteration of every agent."""
     return {name: deployment.launcher(f"lone-{name}").trigger("test").iteration for name in ALL}
 
 
-def ended(deployment: Deployment, numbers: dict[str, int]) -> dict[str, LoopResult]:
+def results_of(deployment: Deployment, numbers: dict[str, int]) -> dict[str, LoopResult]:
     """The results of those iterations, once all have ended."""
     return {name: deployment.ended(f"lone-{name}", n) for name, n in numbers.items()}
 
@@ -42,8 +42,8 @@ def test_without_an_act_worker_every_iteration_ends_at_once_and_says_which_to_st
     deployment: Deployment,
 ) -> None:
     deployment.start("rest", "worker", *AGENTS, "-Q", REST)
-    results = ended(deployment, triggered(deployment))
-    again = ended(deployment, triggered(deployment))
+    results = results_of(deployment, trigger_all(deployment))
+    again = results_of(deployment, trigger_all(deployment))
 
     assert all(r.success and r.observations for r in (*results.values(), *again.values()))
     expected = {**{name: [NO_ACT] for name in PHASES}, "asks": ["Approval required"]}
@@ -59,7 +59,7 @@ def test_losing_the_last_act_worker_in_any_phase_ends_the_iteration_and_the_next
     deployment.start("act", "worker", *AGENTS, "-Q", "act")
     hold = Path(f"{deployment.effects_file}.hold")
     hold.touch()
-    numbers = triggered(deployment)
+    numbers = trigger_all(deployment)
     # The one that is held in complete has acted by then; none of the others has.
     held = {f"{name}:lone-{name}:1" for name in PHASES} | {"decide:lone-asks:1"}
     wait_until(lambda: held <= {line.rpartition(":")[0] for line in deployment.effects()})
@@ -68,8 +68,8 @@ def test_losing_the_last_act_worker_in_any_phase_ends_the_iteration_and_the_next
         15, f"the last act worker lost ({number.name}): all iterations ended after"
     ):
         hold.unlink()
-        results = ended(deployment, numbers)
-    following = ended(deployment, triggered(deployment))
+        results = results_of(deployment, numbers)
+    following = results_of(deployment, trigger_all(deployment))
     messages = errors(results)
 
     assert messages.pop("complete") == [None]

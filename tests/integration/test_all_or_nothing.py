@@ -228,21 +228,21 @@ def trial(
     attempt = Trial(admin, raw, tries)
     run, run_and_read = Scripts.run, Scripts.run_and_read
 
-    def tried(self: Scripts, call: ScriptCall, pipe: Any = None) -> Any:
+    def try_run(self: Scripts, call: ScriptCall, pipe: Any = None) -> Any:
         if pipe is not None:
             attempt(call, lambda: run(self, call))
             return None
         return attempt(call, lambda: run(self, call))
 
-    def tried_each(self: Scripts, calls: list[ScriptCall]) -> list[Any]:
-        return [tried(self, call) for call in calls]
+    def try_each(self: Scripts, calls: list[ScriptCall]) -> list[Any]:
+        return [try_run(self, call) for call in calls]
 
-    def tried_and_read(self: Scripts, call: ScriptCall, add_reads: Reads) -> Any:
+    def try_and_read(self: Scripts, call: ScriptCall, add_reads: Reads) -> Any:
         return attempt(call, lambda: run_and_read(self, call, add_reads))
 
-    monkeypatch.setattr(Scripts, "run", tried)
-    monkeypatch.setattr(Scripts, "run_each", tried_each)
-    monkeypatch.setattr(Scripts, "run_and_read", tried_and_read)
+    monkeypatch.setattr(Scripts, "run", try_run)
+    monkeypatch.setattr(Scripts, "run_each", try_each)
+    monkeypatch.setattr(Scripts, "run_and_read", try_and_read)
     url = redis_url.replace("redis://", f"redis://{USER}:x@")
     client = connect(url)
     yield attempt, Store(client, "w")
@@ -254,7 +254,7 @@ def live(store: Store) -> None:
     """Have an agent do all that scripts are for."""
     a = store.agent("a")
     deployment(store)
-    continued_iterations(store.agent("b"))
+    continue_iterations(store.agent("b"))
     iterations(store, a)
     work(store, a)
     effects(store, a)
@@ -312,7 +312,7 @@ def deployment(store: Store) -> None:
     store.agent("a").model_usage.count("m", "answered", Usage(input_tokens=1, output_tokens=1), 1.0)
 
 
-def continued_iterations(b: AgentStore) -> None:
+def continue_iterations(b: AgentStore) -> None:
     """An iteration whose worker enters each phase as it leaves the one before."""
     run = RunRequest(title="t", description="d")
     b.runs.submit(run, False, ANN, "run1")
@@ -388,7 +388,7 @@ def iterations(store: Store, a: AgentStore) -> None:
     fence = Fence(1, 1, "w/6")
     assert claim(a, "loop:1", fence) == "claimed"
     a.executions.renew("loop:1", "token")
-    a.executions.finish("loop:1", "token", done())
+    a.executions.finish("loop:1", "token", success())
     a.executions.forgo("loop:2", fence)
     a.iterations.leave(entry, "complete", {})
     entry = a.iterations.enter(1, 1, "complete", "w/7")
@@ -454,7 +454,7 @@ def effects(store: Store, a: AgentStore) -> None:
         a.calls.submit(call, None, f"c{number}")
         assert a.jobs.enter(name, 1, "w/1")
         assert claim(a, name, Fence(name, 1, "w/1"), verified=True) == "claimed"
-        a.executions.finish(name, "token", done())
+        a.executions.finish(name, "token", success())
         store.client.hset(f"boyd:{{a}}:verify:{name}", "executionNotBefore", 1)
         fields = a.jobs.enter(f"verify:{name}", 1, "w/2")
         assert fields
@@ -479,14 +479,14 @@ def effects(store: Store, a: AgentStore) -> None:
     a.calls.submit(call, None, "c6")
     assert a.jobs.enter("call:c6", 1, "w/1")
     assert claim(a, "call:c6", Fence("call:c6", 1, "w/1"), verified=True) == "claimed"
-    a.executions.finish("call:c6", "token", done().patched({"success": False}))
+    a.executions.finish("call:c6", "token", success().patched({"success": False}))
     assert a.holds.lift("p:do", "t", ANN) == "lifted"
     store.client.hset("boyd:{a}:track:p:do", "s", GRANTED)
     assert a.track_records.revoke("p:do", "", ANN) == 1
     a.calls.submit(call, None, "c7")
     assert a.jobs.enter("call:c7", 1, "w/1")
     assert claim(a, "call:c7", Fence("call:c7", 1, "w/1"), boxed=True) == "claimed"
-    a.executions.finish("call:c7", "token", done().patched({"violation": BLOCKED}))
+    a.executions.finish("call:c7", "token", success().patched({"violation": BLOCKED}))
     assert a.holds.lift("p:do", "", ANN) == "lifted"
 
 
@@ -508,14 +508,14 @@ def procedures(a: AgentStore) -> None:
         started_at=now,
         until=now + timedelta(seconds=60),
     )
-    assert a.procedures.begin("token", record, done())
+    assert a.procedures.begin("token", record, success())
     assert a.jobs.enter("procedure:call:c8", 1, "w/2")
     fence = Fence("procedure:call:c8", 1, "w/2")
     stop = {"state": "stopped", "stoppedAt": "1", "tell": ""}
     assert a.procedures.record(record, fence, stop, "stopped", "frozen")
     assert a.procedures.resume("call:c8", "go on", ANN) == "ok"
     assert a.procedures.cancel("call:c8", ANN) == "ok"
-    assert a.procedures.end(record, fence, "failed", done(), "why", 60)
+    assert a.procedures.end(record, fence, "failed", success(), "why", 60)
     assert a.holds.lift("p:do", "t", ANN) == "lifted"
     assert a.jobs.leave(Fence("procedure:call:c8", 1, "w/2"), "failed", {}, 60)
     waves(a)
@@ -540,7 +540,7 @@ def waves(a: AgentStore) -> None:
         started_at=now,
         until=now + timedelta(seconds=60),
     )
-    assert a.procedures.begin("token", record, done())
+    assert a.procedures.begin("token", record, success())
     assert a.jobs.enter("procedure:call:c10", 1, "w/2")
     fence, wave = Fence("procedure:call:c10", 1, "w/2"), "call:c10:one"
     limits = {"atOnce": 1, "stopAt": 1, "queue": "act", "idempotent": 0}
@@ -556,7 +556,7 @@ def waves(a: AgentStore) -> None:
     assert a.waves.halt(wave, fence, "cancelled")
     assert a.waves.open(wave, fence, {**limits, "mode": "back"}) == [naming.target(wave, 0)]
     assert move(a, wave, 0, "stuck") == []
-    assert a.procedures.end(record, fence, "failed", done(), "why", 60)
+    assert a.procedures.end(record, fence, "failed", success(), "why", 60)
 
 
 def move(a: AgentStore, wave: str, number: int, state: TargetState) -> list[str] | None:
@@ -602,7 +602,7 @@ def approvals(store: Store, a: AgentStore) -> None:
     a.runs.submit(RunRequest(title="t", description="d"), False, ANN, "run3")
     first = a.approvals.enqueue(proposal(1, run_ids=["run3"]), KEEP, "loop:1", notify=True)
     assert a.approvals.enqueue(proposal(1), KEEP, "loop:2") == first
-    a.approvals.refresh(first, done())
+    a.approvals.refresh(first, success())
     assert a.acknowledgements.acknowledge_approval(first, ANN) == "done"
     assert a.acknowledgements.release_approval(first, ANN) == "done"
     row = ["p", "web is down", "web", "down", "high", "", 1]
@@ -640,7 +640,7 @@ def approvals(store: Store, a: AgentStore) -> None:
     a.approvals.expire(KEEP)
     a.approvals.set_deadlines(Retention(ttl=3600))
     fifth = a.approvals.enqueue(proposal(5), KEEP)
-    a.approvals.resolve(fifth, ItemAnswer("approved", ANN, result=done()), LAX, KEEP)
+    a.approvals.resolve(fifth, ItemAnswer("approved", ANN, result=success()), LAX, KEEP)
     a.approvals.page(10)
 
 
@@ -708,7 +708,7 @@ def claim(
 BLOCKED = LimitViolation(limit="network", detail="x:1 is not a destination")
 
 
-def done() -> ActionResult:
+def success() -> ActionResult:
     """A successful action result."""
     return ActionResult(action="p:do", success=True, duration=0.1)
 

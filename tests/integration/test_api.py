@@ -256,7 +256,7 @@ def test_a_client_that_reads_nothing_takes_little_memory(
         assert block(stream) == {"retry": "2000"}
         # Each part is at most so many entries; nothing is read from Redis while it is not taken.
         wait_until(lambda: _reads(deployment) > 0)
-        settled = wait_until(lambda: _settled(lambda: _reads(deployment)), 20)
+        settled = wait_until(lambda: _is_steady(lambda: _reads(deployment)), 20)
         grown = psutil.Process(site.pid).memory_info().rss - before
         assert site.request("GET", "/api/v0/state")[0] == 200
     assert settled
@@ -269,7 +269,7 @@ def _reads(deployment: Deployment) -> int:
     return int(statistics.get("calls", 0))
 
 
-def _settled(count: Callable[[], int]) -> bool:
+def _is_steady(count: Callable[[], int]) -> bool:
     """Check that a count stays the same for a second."""
     before = count()
     time.sleep(1.0)

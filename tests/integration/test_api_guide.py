@@ -112,7 +112,7 @@ def shell(deployment: Deployment, agent: Path, tmp_path: Path) -> Iterator[tuple
     new_shell.close()
 
 
-def parsed(text: str) -> Any:
+def parse_example(text: str) -> Any:
     """JSON as the guide writes it: … for any value, {…} for any object, [1, …] for more."""
     return json.loads(re.sub(r'"[^"]*"|\{…\}|…', _plain, text))
 
@@ -157,7 +157,7 @@ def fits_http(expected: str, real: str) -> None:
     there = dict(_header(line) for line in real_headers)
     for name, value in map(_header, headers):
         assert _like(value, there.get(name, "")), f"{name}: {there.get(name)!r} is not {value!r}"
-    fits(parsed(body), json.loads(real_body))
+    fits(parse_example(body), json.loads(real_body))
 
 
 def _parts(text: str) -> tuple[list[str], str]:
@@ -178,7 +178,7 @@ def test_every_example_of_the_guide_is_answered_as_it_says(shell: tuple[Shell, s
         answer = typing.run(typed.replace(SITE, site)).strip()
         try:
             if language == "json":
-                fits(parsed(expected), json.loads(answer))
+                fits(parse_example(expected), json.loads(answer))
             elif language == "http":
                 fits_http(expected, answer)
             elif language == "text":

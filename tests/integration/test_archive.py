@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import requests
 
-from archive_kit import PostgreSQL, needed_postgresql, postgresql, read_archive_status, sqlite
+from archive_kit import PostgreSQL, postgresql, read_archive_status, require_postgresql, sqlite
 from boyd.export.archive.access import ArchiveAccess
 from boyd.export.archive.merged_history import MergedHistory
 from boyd.models.loop import ArchiveStatus, HistoryFilter
@@ -26,7 +26,7 @@ AGENT = "agents.queue:agent"
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgreSQL]:
     """A PostgreSQL for the tests of this module."""
-    with postgresql(needed_postgresql()) as database:
+    with postgresql(require_postgresql()) as database:
         yield database
 
 
@@ -54,7 +54,7 @@ def iterate(world: Deployment, times: int) -> list[str]:
     return [world.ended("queue", launcher.trigger("test").iteration).id for _ in range(times)]
 
 
-def archived(world: Deployment, url: str) -> list[str]:
+def archive_ids(world: Deployment, url: str) -> list[str]:
     """The ids of all iterations that only the archive has to tell, newest first."""
     access = ArchiveAccess(url)
     past = MergedHistory(world.agent("queue"), access)
@@ -74,7 +74,7 @@ def start(world: Deployment, name: str = "archive") -> None:
     world.start(name, "archive", ready=False)
 
 
-def announced(world: Deployment, fits: Callable[[ArchiveStatus], Any]) -> ArchiveStatus:
+def wait_for_status(world: Deployment, fits: Callable[[ArchiveStatus], Any]) -> ArchiveStatus:
     """The announcement of the archive, once it fits."""
 
     def look() -> ArchiveStatus | None:
@@ -85,24 +85,24 @@ def announced(world: Deployment, fits: Callable[[ArchiveStatus], Any]) -> Archiv
     return archive_status
 
 
-def copied_since(world: Deployment) -> None:
+def wait_for_copy(world: Deployment) -> None:
     """Wait until everything that has ended by now was copied."""
     now = world.store.clock.now()
-    announced(world, lambda status: status.copied_at is not None and status.copied_at > now)
+    wait_for_status(world, lambda status: status.copied_at is not None and status.copied_at > now)
 
 
 def test_archived_iterations_outlive_an_emptied_redis(world: Deployment, url: str) -> None:
     start(world)
     ids = iterate(world, 3)
-    copied_since(world)
+    wait_for_copy(world)
     world.store.client.flushall()
     wait_until(lambda: world.store.fleet.agents())
     later = iterate(world, 2)
 
-    assert archived(world, url) == [*reversed(later), *reversed(ids)]
-    copied_since(world)
+    assert archive_ids(world, url) == [*reversed(later), *reversed(ids)]
+    wait_for_copy(world)
     world.store.client.flushall()
-    assert archived(world, url) == [*reversed(later), *reversed(ids)]
+    assert archive_ids(world, url) == [*reversed(later), *reversed(ids)]
     assert world.stop("archive") == 0
 
 
@@ -118,10 +118,10 @@ def test_killed_at_any_moment_it_copies_everything_once(world: Deployment, url: 
             wait_until(lambda: "archive" in world.log(name))  # noqa: B023 - used at once
         world.kill(name)
     start(world)
-    copied_since(world)
+    wait_for_copy(world)
     world.store.client.flushall()
 
-    assert archived(world, url) == ids[::-1]
+    assert archive_ids(world, url) == ids[::-1]
 
 
 @pytest.mark.long
@@ -129,13 +129,13 @@ def test_two_processes_at_once_copy_everything_once(world: Deployment, url: str)
     start(world, "first")
     start(world, "second")
     ids = iterate(world, 30)
-    copied_since(world)
+    wait_for_copy(world)
     world.kill("first")
     ids += iterate(world, 5)
-    copied_since(world)
+    wait_for_copy(world)
     world.store.client.flushall()
 
-    assert archived(world, url) == ids[::-1]
+    assert archive_ids(world, url) == ids[::-1]
 
 
 @pytest.mark.long
@@ -149,13 +149,15 @@ def test_without_its_database_it_says_so_and_then_copies_what_it_has_missed(
     start(deployment)
     api = deployment.api("api")
     ids = iterate(deployment, 3)
-    copied_since(deployment)
+    wait_for_copy(deployment)
     headers = deployment.key("ann", "read")
     server.stop() if way == "stopped" else server.pause()
     try:
         ids += iterate(deployment, 3)
         if way == "stopped":
-            announced(deployment, lambda status: status.down_since is not None and status.error)
+            wait_for_status(
+                deployment, lambda status: status.down_since is not None and status.error
+            )
         page = requests.get(
             f"{api}/api/v0/loop/history?q=nothing", headers=headers, timeout=60
         ).json()
@@ -165,11 +167,11 @@ def test_without_its_database_it_says_so_and_then_copies_what_it_has_missed(
         assert len(listed.json()["iterations"]) == 5
     finally:
         server.start() if way == "stopped" else server.pause(signal.SIGCONT)
-    announced(deployment, lambda status: status.down_since is None)
-    copied_since(deployment)
+    wait_for_status(deployment, lambda status: status.down_since is None)
+    wait_for_copy(deployment)
     deployment.store.client.flushall()
 
-    assert archived(deployment, server.url) == ids[::-1]
+    assert archive_ids(deployment, server.url) == ids[::-1]
     assert deployment.log("archive").count("trying again") <= 1
 
 
@@ -178,12 +180,12 @@ def test_a_busy_database_only_delays_it(deployment: Deployment, tmp_path: Path) 
     deployment.worker("worker", AGENT)
     start(deployment)
     ids = iterate(deployment, 1)
-    copied_since(deployment)
+    wait_for_copy(deployment)
     with sqlite3.connect(tmp_path / "archive.db", isolation_level=None) as other:
         other.execute("BEGIN IMMEDIATE")
         ids += iterate(deployment, 2)
         other.execute("ROLLBACK")
-    copied_since(deployment)
+    wait_for_copy(deployment)
     deployment.store.client.flushall()
 
-    assert archived(deployment, sqlite(tmp_path)) == ids[::-1]
+    assert archive_ids(deployment, sqlite(tmp_path)) == ids[::-1]

@@ -201,7 +201,7 @@ async def talk(desk: Served, mode: str, calls: list[tuple[str, Any]], *extension
             return client.protocol_version, results
 
 
-def talked(talk: Coroutine[Any, Any, Any]) -> Any:
+def run_talk(talk: Coroutine[Any, Any, Any]) -> Any:
     """Run a coroutine in a thread; the tests with a browser leave an event loop in this one."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, talk).result()
@@ -217,7 +217,7 @@ def text_of(result: CallToolResult) -> Any:
 @pytest.mark.parametrize(("mode", "version"), [("auto", MODERN), ("legacy", LEGACY)])
 def test_the_official_python_client_calls_tools(desk: Served, mode: str, version: str) -> None:
     calls: list[tuple[str, Any]] = [("boyd_status", {}), ("boyd_propose_action", PROPOSAL)]
-    spoken, (status, proposed) = talked(talk(desk, mode, calls))
+    spoken, (status, proposed) = run_talk(talk(desk, mode, calls))
 
     assert spoken == version
     assert [agent["id"] for agent in text_of(status)["agents"]] == ["desk"]
@@ -231,7 +231,7 @@ def test_a_proposal_is_a_task_that_the_python_client_follows_until_a_person_has_
         desk.site.post(f"/approvals/{item['id']}/deny")
     follows = Follows(desk.site)
     calls = [("boyd_propose_action", {**PROPOSAL, "params": {"text": "followed"}})]
-    _, [result] = talked(talk(desk, "auto", calls, follows))
+    _, [result] = run_talk(talk(desk, "auto", calls, follows))
 
     assert follows.seen == ["input_required", "completed"]
     assert text_of(result)["result"]["output"] == "wrote followed"
@@ -273,11 +273,11 @@ def test_a_proposal_outlives_the_api_that_took_it(redis_url: str, tmp_path: Path
         refused = requests.post(answer, headers=running.key("bot", "approvals", person=False))
         response = requests.post(answer, headers=running.key("ann", "approvals"))
 
-        def ended() -> Any:
+        def completed_task() -> Any:
             current = rpc(url, robot, "tasks/get", taskId=reply["taskId"])
             return current if current["status"] == "completed" else None
 
-        result = wait_until(ended, 30)["result"]
+        result = wait_until(completed_task, 30)["result"]
     assert (reply["resultType"], task["status"]) == ("task", "input_required")
     assert (refused.status_code, response.status_code) == (403, 200)
     assert not result["isError"]

@@ -78,7 +78,7 @@ def misfit(chain: Audit, **noted: AuditHead) -> Misfit:
     return verification.misfit
 
 
-def named(chain: Audit, **noted: AuditHead) -> tuple[int, str]:
+def fault_of(chain: Audit, **noted: AuditHead) -> tuple[int, str]:
     fault = misfit(chain, **noted)
     return fault.seq, fault.why
 
@@ -103,13 +103,13 @@ def test_a_changed_field_is_found(whole: Store, chain: Audit, seq: int, field: s
 
     rewrite(whole, change)
 
-    assert named(chain) == (seq, "changed")
+    assert fault_of(chain) == (seq, "changed")
 
 
 def test_a_changed_seal_is_detected(whole: Store, chain: Audit) -> None:
     rewrite(whole, lambda raw: raw[4][1].__setitem__("by", "hmac:01234567"))
 
-    assert named(chain) == (5, "wrong key")
+    assert fault_of(chain) == (5, "wrong key")
 
 
 def test_a_changed_principal_is_detected(whole: Store, chain: Audit) -> None:
@@ -120,14 +120,14 @@ def test_a_changed_principal_is_detected(whole: Store, chain: Audit) -> None:
     rewrite(whole, change)
 
     assert misfit(chain).id == at
-    assert named(chain) == (5, "changed")
+    assert fault_of(chain) == (5, "changed")
 
 
 @pytest.mark.parametrize("seq", [1, 5])
 def test_a_removed_entry_is_missing(whole: Store, chain: Audit, seq: int) -> None:
     whole.client.xdel(KEYS.audit, f"{seq}-0")
 
-    assert named(chain) == (seq, "missing")
+    assert fault_of(chain) == (seq, "missing")
 
 
 def test_an_entry_whose_gap_was_closed_is_missing(whole: Store, chain: Audit) -> None:
@@ -138,7 +138,7 @@ def test_an_entry_whose_gap_was_closed_is_missing(whole: Store, chain: Audit) ->
 
     rewrite(whole, close)
 
-    assert named(chain) == (5, "missing")
+    assert fault_of(chain) == (5, "missing")
 
 
 def test_swapped_entries_are_reordered(whole: Store, chain: Audit) -> None:
@@ -147,7 +147,7 @@ def test_swapped_entries_are_reordered(whole: Store, chain: Audit) -> None:
 
     rewrite(whole, swap)
 
-    assert named(chain) == (5, "reordered")
+    assert fault_of(chain) == (5, "reordered")
 
 
 def test_an_entry_between_two_is_inserted(whole: Store, chain: Audit) -> None:
@@ -156,7 +156,7 @@ def test_an_entry_between_two_is_inserted(whole: Store, chain: Audit) -> None:
 
     rewrite(whole, squeeze)
 
-    assert named(chain) == (6, "inserted")
+    assert fault_of(chain) == (6, "inserted")
 
 
 def test_an_entry_for_which_others_moved_is_inserted(whole: Store, chain: Audit) -> None:
@@ -167,7 +167,7 @@ def test_an_entry_for_which_others_moved_is_inserted(whole: Store, chain: Audit)
 
     rewrite(whole, insert)
 
-    assert named(chain) == (5, "inserted")
+    assert fault_of(chain) == (5, "inserted")
 
 
 @pytest.mark.parametrize("sealing", [Sealing()], ids=["plain"])
@@ -183,7 +183,7 @@ def test_an_inserted_entry_with_a_hash_that_fits_is_inserted(whole: Store, chain
 
     rewrite(whole, insert)
 
-    assert named(chain) == (5, "inserted")
+    assert fault_of(chain) == (5, "inserted")
 
 
 @pytest.mark.parametrize("sealing", [Sealing()], ids=["plain"])
@@ -198,7 +198,7 @@ def test_a_changed_entry_with_a_hash_that_fits_is_found_by_the_next(
 
     rewrite(whole, change)
 
-    assert named(chain) == (5, "changed")
+    assert fault_of(chain) == (5, "changed")
 
 
 def test_an_entry_at_the_end_that_no_sealer_made_is_inserted(whole: Store, chain: Audit) -> None:
@@ -208,19 +208,19 @@ def test_an_entry_at_the_end_that_no_sealer_made_is_inserted(whole: Store, chain
     false = seal(forger, head.hash, 11, "1-1", {"kind": "false"})
     whole.client.xadd(KEYS.audit, fields_of(false), id="11-0")
 
-    assert named(chain) == (11, "inserted")
+    assert fault_of(chain) == (11, "inserted")
 
 
 def test_a_cut_off_end_is_missing(whole: Store, chain: Audit) -> None:
     whole.client.xdel(KEYS.audit, "9-0", "10-0")
 
-    assert named(chain) == (9, "missing")
+    assert fault_of(chain) == (9, "missing")
 
 
 def test_a_chain_that_is_gone_is_missing(whole: Store, chain: Audit) -> None:
     whole.client.delete(KEYS.audit)
 
-    assert named(chain) == (1, "missing")
+    assert fault_of(chain) == (1, "missing")
 
 
 def test_a_chain_put_back_to_an_earlier_state_is_found_by_a_noted_head(
@@ -235,7 +235,7 @@ def test_a_chain_put_back_to_an_earlier_state_is_found_by_a_noted_head(
     rewrite(whole, lambda now: now.__setitem__(slice(None), raw))
 
     assert chain.verify().ok
-    assert named(chain, expect=noted) == (11, "missing")
+    assert fault_of(chain, expect=noted) == (11, "missing")
 
 
 def test_an_emptied_chain_is_found_by_a_noted_head(whole: Store, chain: Audit) -> None:
@@ -243,7 +243,7 @@ def test_an_emptied_chain_is_found_by_a_noted_head(whole: Store, chain: Audit) -
     assert noted
     whole.client.delete(KEYS.audit, KEYS.audit_head)
 
-    assert named(chain, expect=noted) == (1, "missing")
+    assert fault_of(chain, expect=noted) == (1, "missing")
 
 
 def test_a_chain_from_another_agent_does_not_fit(whole: Store, chain: Audit) -> None:
@@ -253,10 +253,10 @@ def test_a_chain_from_another_agent_does_not_fit(whole: Store, chain: Audit) -> 
     rewrite(whole, lambda now: now.__setitem__(slice(None), entries))
 
     assert other.verify().ok
-    assert named(chain) == (1, "changed")
+    assert fault_of(chain) == (1, "changed")
 
 
-def made_anew(whole: Store) -> None:
+def forge_chain(whole: Store) -> None:
     """The whole chain, forged by somebody without the key, with hashes that fit."""
     forger = Sealing(chain=KEYS.prefix)
 
@@ -276,17 +276,17 @@ def made_anew(whole: Store) -> None:
 def test_without_a_key_only_a_known_head_reveals_a_forged_chain(whole: Store, chain: Audit) -> None:
     noted = chain.head()
     assert noted
-    made_anew(whole)
+    forge_chain(whole)
 
     assert chain.verify().ok
-    assert named(chain, expect=noted) == (10, "changed")
+    assert fault_of(chain, expect=noted) == (10, "changed")
 
 
 @pytest.mark.parametrize("sealing", [Sealing(KEY)], ids=["keyed"])
 def test_a_chain_forged_without_the_key_is_detected(whole: Store, chain: Audit) -> None:
-    made_anew(whole)
+    forge_chain(whole)
 
-    assert named(chain) == (1, "wrong key")
+    assert fault_of(chain) == (1, "wrong key")
 
 
 @pytest.mark.parametrize("sealing", [Sealing(KEY)], ids=["keyed"])
@@ -294,7 +294,7 @@ def test_a_forger_who_copies_the_name_of_the_key_does_not_fit_either(
     whole: Store, chain: Audit
 ) -> None:
     name = chain.page(1).entries[0].sealed_by
-    made_anew(whole)
+    forge_chain(whole)
 
     def pretend(raw: Raw) -> None:
         for _, fields in raw:
@@ -302,7 +302,7 @@ def test_a_forger_who_copies_the_name_of_the_key_does_not_fit_either(
 
     rewrite(whole, pretend)
 
-    assert named(chain) == (1, "changed")
+    assert fault_of(chain) == (1, "changed")
 
 
 @pytest.mark.parametrize("sealing", [Sealing(KEY)], ids=["keyed"])
@@ -320,34 +320,34 @@ def test_after_a_change_of_the_key_the_chain_is_verified_from_a_noted_head(
     assert noted
     renewed = fill(Store(whole.client, sealing=Sealing("another")).agent("a").audit_trail, 3)
 
-    assert named(renewed) == (1, "wrong key")
+    assert fault_of(renewed) == (1, "wrong key")
     assert renewed.verify(begin=noted).checked == 3
     whole.client.xdel(KEYS.audit, "10-0")
-    assert named(renewed, begin=noted) == (10, "missing")
+    assert fault_of(renewed, begin=noted) == (10, "missing")
 
 
 def test_a_head_that_is_trusted_stands_in_for_a_checkpoint_of_the_old_key(
     whole: Store, chain: Audit
 ) -> None:
-    noted = fill(capped(whole), 5).head()
+    noted = fill(cap_trail(whole), 5).head()
     assert noted
     renewed = fill(Store(whole.client, sealing=Sealing("another")).agent("a").audit_trail, 3)
 
-    assert named(renewed) == (5, "wrong key")
+    assert fault_of(renewed) == (5, "wrong key")
     assert renewed.verify(begin=noted).checked == 3
 
 
 def test_garbage_in_the_chain_is_named_and_can_still_be_read(whole: Store, chain: Audit) -> None:
     rewrite(whole, lambda raw: raw.__setitem__(4, ("5-0", {"at": "9" * 30, "seq": "9" * 5000})))
 
-    assert named(chain) == (5, "wrong key")
+    assert fault_of(chain) == (5, "wrong key")
     assert chain.page(10).entries[5].kind == "unreadable"
 
 
 # The cap
 
 
-def capped(whole: Store, keep: int = 10) -> Audit:
+def cap_trail(whole: Store, keep: int = 10) -> Audit:
     return Store(whole.client, sealing=Sealing(whole.sealing.key, keep)).agent("a").audit_trail
 
 
@@ -355,20 +355,20 @@ def test_a_trimmed_head_cannot_be_expected(whole: Store, chain: Audit) -> None:
     early = AuditHead(seq=3, hash=next(e.hash for e in chain.entries() if e.seq == 3))
     last = chain.head()
     assert last
-    fill(capped(whole), 10)
+    fill(cap_trail(whole), 10)
 
     assert chain.verify(expect=last).ok
     assert chain.verify(begin=last).checked == 10
-    assert named(chain, expect=early) == (3, "missing")
+    assert fault_of(chain, expect=early) == (3, "missing")
 
 
 def test_entries_removed_from_the_beginning_are_missing_in_spite_of_the_checkpoint(
     whole: Store, chain: Audit
 ) -> None:
-    fill(capped(whole), 5)
+    fill(cap_trail(whole), 5)
     whole.client.xtrim(KEYS.audit, minid="8-0", approximate=False)
 
-    assert named(chain) == (6, "missing")
+    assert fault_of(chain) == (6, "missing")
 
 
 def test_a_checkpoint_needs_the_key(whole: Store, chain: Audit) -> None:
@@ -380,7 +380,7 @@ def test_a_checkpoint_needs_the_key(whole: Store, chain: Audit) -> None:
     whole.client.hset(KEYS.audit_head, mapping=note)
 
     if whole.sealing.key:
-        assert named(chain) == (4, "wrong key")
+        assert fault_of(chain) == (4, "wrong key")
     else:
         assert chain.verify().ok
 
@@ -434,12 +434,12 @@ def test_trimming_while_somebody_verifies_is_no_tampering(
 ) -> None:
     xrange = whole.client.xrange
 
-    def trimmed_meanwhile(*args: Any, **options: Any) -> Any:
+    def trim_meanwhile(*args: Any, **options: Any) -> Any:
         monkeypatch.setattr(whole.client, "xrange", xrange)
-        fill(capped(Store(whole.client, sealing=whole.sealing), 10), 3)
+        fill(cap_trail(Store(whole.client, sealing=whole.sealing), 10), 3)
         return xrange(*args, **options)
 
-    monkeypatch.setattr(whole.client, "xrange", trimmed_meanwhile)
+    monkeypatch.setattr(whole.client, "xrange", trim_meanwhile)
     result = chain.verify()
 
     assert result.ok

@@ -135,7 +135,7 @@ def test_inspect_events_and_flower_show_workers_and_tasks(
     assert server.refused() == []
 
 
-def succeeded(task: str, queue: str, host: str) -> str:
+def success_metric(task: str, queue: str, host: str) -> str:
     """The metric of celery-exporter for the tasks that succeeded."""
     labels = f'hostname="{host}",name="boyd.{task}",queue_name="boyd.{queue}.traced"'
     return f"celery_task_succeeded_total{{{labels}}}"
@@ -163,11 +163,11 @@ def test_celery_exporter_counts_workers_tasks_and_queues(
         wait_until(lambda: metrics().get(up) == 1, 60)
         running.launcher("traced").trigger(by="the test")
         running.ended("traced", 1)
-        wait_until(lambda: metrics().get(succeeded("complete", "loop", worker.name)) == 1, 60)
+        wait_until(lambda: metrics().get(success_metric("complete", "loop", worker.name)) == 1, 60)
         counts = metrics()
 
-    assert counts[succeeded("observe", "observe", worker.name)] == 3
-    assert counts[succeeded("act", "act", worker.name)] == 1
+    assert counts[success_metric("observe", "observe", worker.name)] == 3
+    assert counts[success_metric("act", "act", worker.name)] == 1
     assert counts['celery_queue_length{queue_name="boyd.act.traced"}'] == 0
     assert counts['celery_active_worker_count{queue_name="boyd.act.traced"}'] == 1
     assert server.refused() == []

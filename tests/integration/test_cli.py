@@ -43,11 +43,11 @@ from cli_kit import (
     PATIENCE,
     Cli,
     Command,
-    announced,
+    announce,
     beside,
     lab_of,
     new_key,
-    said,
+    read_until,
     serving,
     working,
 )
@@ -115,7 +115,7 @@ def past(**fields: Any) -> LoopResult:
     return LoopResult(**{**defaults, **fields})
 
 
-def acted(**fields: Any) -> LoopResult:
+def acting_iteration(**fields: Any) -> LoopResult:
     """An iteration that acted."""
     result = ActionResult(**{"action": "p:do", "success": True, "duration": 1.0, **fields})
     return past(decision=choice("p:do"), action_results=[result])
@@ -139,11 +139,16 @@ def test_a_line_tells_who_when_how_and_what() -> None:
 @pytest.mark.parametrize(
     ("result", "end"),
     [
-        (acted(), "→ p:do ok"),
-        (acted(success=False, error="exit\nstatus 3"), "→ p:do failed: exit status 3"),
-        (acted(success=False, error="lost", unknown=True), "→ p:do outcome unknown: lost"),
+        (acting_iteration(), "→ p:do ok"),
+        (acting_iteration(success=False, error="exit\nstatus 3"), "→ p:do failed: exit status 3"),
         (
-            acted(success=False, error="Approval required", metrics={"approvalId": "1a2b3c4d-5"}),
+            acting_iteration(success=False, error="lost", unknown=True),
+            "→ p:do outcome unknown: lost",
+        ),
+        (
+            acting_iteration(
+                success=False, error="Approval required", metrics={"approvalId": "1a2b3c4d-5"}
+            ),
             "→ p:do sent for approval 1a2b3c4d",
         ),
         (past(success=False, error="decide failed: boom"), "→ decide failed: boom"),
@@ -259,9 +264,9 @@ def test_status_without_an_api_is_one_line(cli: Cli) -> None:
 
 def test_watching_shows_each_phase_and_ends_quietly(cli: Cli, lab: Lab) -> None:
     with cli.running("status", "--watch") as watch:
-        said(watch.stdout, "worker")
+        read_until(watch.stdout, "worker")
         lab.run()
-        lines = said(watch.stdout, "test #1  ok")
+        lines = read_until(watch.stdout, "test #1  ok")
         phases = [line.split("  ")[-1] for line in lines[:-1] if line]
         assert phases == ["started by test", "observe", "orient", "decide", "act", "complete"]
         watch.send_signal(signal.SIGINT)
@@ -272,7 +277,7 @@ def test_watching_shows_each_phase_and_ends_quietly(cli: Cli, lab: Lab) -> None:
 def test_watching_as_json_gives_a_line_for_each_event(cli: Cli, lab: Lab) -> None:
     with cli.running("status", "--watch", "-o", "json") as watch:
         _until_heard(cli, watch)
-        event = json.loads(said(watch.stdout, "agent.resumed")[-1])
+        event = json.loads(read_until(watch.stdout, "agent.resumed")[-1])
     assert (event["agentId"], event["kind"]) == ("test", "agent.resumed")
 
 
@@ -281,7 +286,7 @@ def _until_heard(cli: Cli, watch: Command) -> None:
     heard = threading.Event()
 
     def listen() -> None:
-        said(watch.stdout, "agent.paused")
+        read_until(watch.stdout, "agent.paused")
         heard.set()
 
     with beside(listen):
@@ -299,12 +304,12 @@ def test_watching_bears_it_when_the_api_goes_away_for_a_while(
     with ExitStack() as stack:
         with serving(redis_url, port):
             watch = stack.enter_context(cli.running("status", "--watch"))
-            said(watch.stdout, "worker")
-        assert "retrying until it is back" in said(watch.stderr, "retrying")[0]
+            read_until(watch.stdout, "worker")
+        assert "retrying until it is back" in read_until(watch.stderr, "retrying")[0]
         lab.run()
         with serving(redis_url, port):
-            assert said(watch.stderr, "is back") == ["the API is back"]
-            said(watch.stdout, "test #1  ok")
+            assert read_until(watch.stderr, "is back") == ["the API is back"]
+            read_until(watch.stdout, "test #1  ok")
 
 
 # History
@@ -434,7 +439,7 @@ def test_one_iteration_tells_everything_that_it_was_decided_on(cli: Cli, store: 
 
 def test_one_iteration_tells_which_observers_were_not_due(cli: Cli, store: Store) -> None:
     observer_agent = agent(sees("slow", seen(), interval=3600), mode="continuous", loop_interval=60)
-    announced(store, observer_agent)
+    announce(store, observer_agent)
     lab = Lab(observer_agent, client=store.client)
     lab.run()
     lab.run()
@@ -461,7 +466,7 @@ def test_a_veto_is_shown_with_its_reason(cli: Cli, store: Store) -> None:
 
     parts = plugin(chooses(choice()), Recorder().action(), on_decide=on_decide)
     vetoed_agent = Agent("test", plugins=[parts])
-    announced(store, vetoed_agent)
+    announce(store, vetoed_agent)
     Lab(vetoed_agent, client=store.client).run()
     assert re.search(r"vetoed +p:do by p: not today", cli("history", "1"))
     assert re.search(r"no-op$", cli("history").rstrip())
@@ -517,7 +522,7 @@ def test_a_trigger_does_not_wait_longer_than_it_may(cli: Cli, lab: Lab) -> None:
 
 def test_a_trigger_that_waits_can_be_interrupted(cli: Cli, lab: Lab) -> None:
     with cli.running("trigger", "--wait") as waiting:
-        said(waiting.stderr, "iteration started")
+        read_until(waiting.stderr, "iteration started")
         waiting.send_signal(signal.SIGINT)
         assert waiting.wait(PATIENCE) == 130
         assert waiting.stderr.read() == "It continues without this command.\n"
@@ -530,7 +535,7 @@ def test_a_key_that_may_only_trigger_may_trigger(cli: Cli, lab: Lab, redis_url: 
 
 
 def test_a_trigger_says_when_nobody_works_for_the_agent(cli: Cli, store: Store) -> None:
-    announced(store, agent())
+    announce(store, agent())
     assert "no live worker runs test" in cli("trigger")
 
 
@@ -891,7 +896,7 @@ def test_the_doctor_says_what_it_may_not_look_at(cli: Cli, store: Store, lab: La
 
 
 def test_the_doctor_finds_queues_and_ticks_that_nobody_serves(cli: Cli, store: Store) -> None:
-    announced(store, agent(mode="continuous"))
+    announce(store, agent(mode="continuous"))
     beats(store, name="w1", role="worker", queues=["loop", "observe"])
     findings = cli.json("doctor", status=1)["findings"]
     messages = [f"{f['level']} {f['what']}" for f in findings if f["subject"] == "agent test"]

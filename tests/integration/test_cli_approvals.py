@@ -19,7 +19,7 @@ from boyd.models import ActionResult, ApprovalItem, Autonomy, CallRequest, Decis
 from boyd.plugin import Strategy
 from boyd.store import Store
 from boyd_cli.commands import approval_commands
-from cli_kit import AGO, Cli, beside, lab_of, new_key, said, serving
+from cli_kit import AGO, Cli, beside, lab_of, new_key, read_until, serving
 from harness import wait_until
 from kit import Recorder, person
 
@@ -415,9 +415,9 @@ def test_the_watched_list_is_redrawn_on_a_change(desk: Desk) -> None:
 
 def test_watching_into_a_pipe_prints_each_state_of_the_list(desk: Desk) -> None:
     with desk.cli.running("approvals", "list", "--watch", "-o", "json") as watch:
-        assert json.loads(said(watch.stdout, "[")[0]) == []
+        assert json.loads(read_until(watch.stdout, "[")[0]) == []
         item = desk.propose()
-        [entry] = json.loads(said(watch.stdout, item.id)[-1])
+        [entry] = json.loads(read_until(watch.stdout, item.id)[-1])
         assert entry["params"] == {"room": "attic"}
 
 

@@ -13,7 +13,7 @@ from boyd import Agent
 from boyd.store import Store
 from boyd.testing import Lab
 from boyd_goals.plugin import Goals
-from cli_kit import Cli, announced, new_key, serving
+from cli_kit import Cli, announce, new_key, serving
 
 pytestmark = pytest.mark.real
 
@@ -31,7 +31,7 @@ BREAKDOWN = re.compile(
 def cli(redis_url: str, store: Store, tmp_path: Path) -> Iterator[Cli]:
     """The commands, before an agent with goals and an imaginary worker."""
     agent = Agent("test", plugins=[Goals()], mode="manual")
-    announced(store, agent)
+    announce(store, agent)
     dispatcher = InlineDispatcher(Lab(agent, client=store.client))
     with serving(redis_url, dispatcher=dispatcher) as api:
         key = new_key(redis_url, "ann", "admin", person=True)
@@ -114,6 +114,6 @@ def test_imported_facts_are_exported_and_shown(cli: Cli) -> None:
 def test_goal_commands_fail_with_advice_for_an_agent_without_the_plugin(
     cli: Cli, redis_url: str, store: Store
 ) -> None:
-    announced(store, Agent("plain", mode="manual"))
+    announce(store, Agent("plain", mode="manual"))
     for command in (["goals", "list"], ["agent", "run", "--goals", "a"]):
         assert '`use = "goals"`' in cli(*command, "--agent", "plain", status=4)

@@ -19,7 +19,7 @@ from boyd.models.investigation import Investigation
 from boyd.plugin import Action, Tool
 from boyd.store import Store
 from boyd.testing.model_server import Reply, ScriptedModel, call, calls, say
-from cli_kit import Cli, Terminal, lab_of, new_key, said, serving
+from cli_kit import Cli, Terminal, lab_of, new_key, read_until, serving
 from harness import free_port, wait_until
 from kit import LAX, person
 
@@ -209,7 +209,7 @@ def test_an_end_without_an_answer_is_named_and_has_a_status_of_its_own(study: St
 def test_a_waiting_call_shows_how_to_approve_it(study: Study) -> None:
     study.will(call("move"), say("Moved."))
     with study.cli.running("ask", "Why?") as asking:
-        line = said(asking.stderr, "approvals approve")[-1]
+        line = read_until(asking.stderr, "approvals approve")[-1]
         name = re.findall(r"approve (\w+)`", line)[0]
         study.cli("approvals", "approve", "--yes", name)
         study.resolved()
@@ -234,7 +234,7 @@ def test_an_interrupted_command_says_that_the_investigation_goes_on(study: Study
     study.will(call("move"), say("Moved."))
     with study.cli.running("ask", "Why?") as asking:
         study.deliver_first()
-        said(asking.stderr, "approvals approve")
+        read_until(asking.stderr, "approvals approve")
         asking.send_signal(signal.SIGINT)
         assert asking.wait(120) == 130
         errors = asking.stderr.read()
@@ -257,10 +257,10 @@ def test_an_api_that_comes_back_is_gone_on_with(
             asking = study.cli.running("ask", "Why?")
             process = asking.__enter__()
             study.deliver_first()
-            said(process.stderr, "approvals approve")
-        said(process.stderr, "retrying until it is back")
+            read_until(process.stderr, "approvals approve")
+        read_until(process.stderr, "retrying until it is back")
         with serving(redis_url, port, study.dispatcher):
-            said(process.stderr, "the API is back")
+            read_until(process.stderr, "the API is back")
             study.cli("approvals", "approve", "--yes", study.waiting, "--wait", "0")
             study.resolved()
             out, errors = process.communicate(timeout=120)

@@ -21,7 +21,7 @@ from boyd.plugin import Action
 from boyd.store import Store
 from boyd.testing import Lab
 from boyd_cli.terminal import Spinner
-from cli_kit import Cli, beside, lab_of, leaves, new_key, said, serving
+from cli_kit import Cli, beside, lab_of, leaves, new_key, read_until, serving
 from harness import free_port, wait_until
 from kit import Recorder, fails, reads, seen, sees
 
@@ -134,7 +134,7 @@ def test_waiting_for_a_run_ends_with_it(cli: Cli, lab: Lab, place: Place) -> Non
     assert "is pending after 0.1 s" in cli("runs", "wait", run_id, "--timeout", "0.1", status=124)
     with cli.running("runs", "wait", run_id, "-o", "json") as waiting:
         lab.deliver()
-        assert '"completed"' in said(waiting.stdout, '"status"')[-1]
+        assert '"completed"' in read_until(waiting.stdout, '"status"')[-1]
         assert waiting.wait(120) == 0
 
 
@@ -148,11 +148,11 @@ def test_the_api_may_go_away_while_somebody_waits(
         with serving(redis_url, port, place.dispatcher):
             arguments = ["runs", "submit", "look", "--wait"]
             waiting = stack.enter_context(place.cli.running(*arguments))
-            said(waiting.stderr, "is pending")
-        said(waiting.stderr, "retrying until it is back")
+            read_until(waiting.stderr, "is pending")
+        read_until(waiting.stderr, "retrying until it is back")
         place.lab.deliver()
         with serving(redis_url, port, place.dispatcher):
-            said(waiting.stdout, "look: completed")
+            read_until(waiting.stdout, "look: completed")
             assert waiting.wait(120) == 0
 
 
@@ -305,9 +305,9 @@ def test_events_of_the_past_are_shown_and_the_command_ends(cli: Cli, lab: Lab) -
 def test_events_are_followed_from_the_past_on(cli: Cli, lab: Lab) -> None:
     lab.run()
     with cli.running("events", "--since", "1h", "--follow", "-o", "json") as following:
-        said(following.stdout, '"iteration.completed"')
+        read_until(following.stdout, '"iteration.completed"')
         lab.run()
-        lines = said(following.stdout, '"iteration.completed"')
+        lines = read_until(following.stdout, '"iteration.completed"')
         assert json.loads(lines[0])["data"]["iteration"] == "2"
         following.send_signal(signal.SIGINT)
         assert following.wait(120) == 0
@@ -422,9 +422,9 @@ def test_the_audit_trail_is_filtered_over_the_api(cli: Cli) -> None:
 def test_the_audit_trail_is_followed_over_the_api(cli: Cli) -> None:
     cli("pause")
     with cli.running("audit", "show", "--follow") as following:
-        said(following.stdout, "agent.paused")
+        read_until(following.stdout, "agent.paused")
         cli("resume")
-        said(following.stdout, "agent.resumed")
+        read_until(following.stdout, "agent.resumed")
         following.send_signal(signal.SIGINT)
         assert following.wait(120) == 0
 
@@ -561,7 +561,7 @@ def test_completion_knows_commands_and_options(cli: Cli) -> None:
     assert cli.process(**environment).stdout == "plain,--watch\n"
 
 
-def completed(cli: Cli, line: str, **more: str) -> list[str]:
+def complete_line(cli: Cli, line: str, **more: str) -> list[str]:
     """The completions that bash offers at the end of a line."""
     program = (
         f'boyd() {{ "{cli.argv([])[0]}" -m boyd_cli "$@"; }}\n'
@@ -581,10 +581,10 @@ def completed(cli: Cli, line: str, **more: str) -> list[str]:
 
 @pytest.mark.long
 def test_bash_completes_names_with_colons(cli: Cli) -> None:
-    assert completed(cli, "boyd actions run p:ca") == ["careful"]
-    assert completed(cli, "boyd actions dry-run p:") == ["do", "gated", "careful"]
-    assert completed(cli, "boyd actions ru") == ["run"]
-    assert completed(cli, "boyd runs list --stat") == ["--status"]
+    assert complete_line(cli, "boyd actions run p:ca") == ["careful"]
+    assert complete_line(cli, "boyd actions dry-run p:") == ["do", "gated", "careful"]
+    assert complete_line(cli, "boyd actions ru") == ["run"]
+    assert complete_line(cli, "boyd runs list --stat") == ["--status"]
 
 
 @pytest.mark.long
@@ -592,18 +592,18 @@ def test_a_shell_completes_agents_iterations_and_ids(cli: Cli, lab: Lab) -> None
     lab.run()
     run_id = json.loads(cli.result("runs", "submit", "look", "-o", "json").stdout)["id"]
     [key] = cli.json("keys", "list")
-    assert completed(cli, "boyd status --agent ") == ["test"]
-    assert completed(cli, "boyd history --agent=te") == ["test"]
-    assert "1" in completed(cli, "boyd history ")
-    assert completed(cli, f"boyd runs show {run_id[:6]}") == [run_id]
-    assert completed(cli, "boyd keys revoke ") == [key["id"]]
-    assert completed(cli, "boyd keys create x --scope read,appr") == ["read,approvals"]
+    assert complete_line(cli, "boyd status --agent ") == ["test"]
+    assert complete_line(cli, "boyd history --agent=te") == ["test"]
+    assert "1" in complete_line(cli, "boyd history ")
+    assert complete_line(cli, f"boyd runs show {run_id[:6]}") == [run_id]
+    assert complete_line(cli, "boyd keys revoke ") == [key["id"]]
+    assert complete_line(cli, "boyd keys create x --scope read,appr") == ["read,approvals"]
 
 
 @pytest.mark.long
 def test_a_shell_is_offered_nothing_where_nobody_answers(cli: Cli) -> None:
-    assert completed(cli, "boyd actions run ", BOYD_URL="http://127.0.0.1:1") == []
-    assert completed(cli, "boyd actions run ", BOYD_API_KEY="wrong") == []
+    assert complete_line(cli, "boyd actions run ", BOYD_URL="http://127.0.0.1:1") == []
+    assert complete_line(cli, "boyd actions run ", BOYD_API_KEY="wrong") == []
 
 
 def test_looking_at_the_version_loads_nothing_heavy(cli: Cli) -> None:

@@ -75,7 +75,7 @@ def test_the_newest_connections_stay_and_may_go_on(crowd: Crowd) -> None:
 
     new.sendall(b"\r\n")
     assert new.recv(12) == b"HTTP/1.1 200"
-    assert closed(old)
+    assert is_closed(old)
 
 
 @pytest.mark.long
@@ -131,7 +131,7 @@ def read_until(connection: socket.socket, text: bytes) -> bytes:
     return data
 
 
-def closed(connection: socket.socket) -> bool:
+def is_closed(connection: socket.socket) -> bool:
     """Check that the other side closes the connection within the socket's time limit."""
     try:
         return connection.recv(1) == b""

@@ -49,7 +49,7 @@ class Site:
         return answer.json()
 
 
-def replied(request: Received) -> Reply:
+def note_reply(request: Received) -> Reply:
     """A note is read and the answer given; who asks to wait waits for a person."""
     [*_, last] = request.body["messages"]
     if "wait" in str(last["content"]):
@@ -60,7 +60,7 @@ def replied(request: Received) -> Reply:
 @pytest.fixture
 def site(deployment: Deployment) -> Iterator[Site]:
     """An API with one worker, and a model."""
-    with ScriptedModel([replied], forever=True) as model:
+    with ScriptedModel([note_reply], forever=True) as model:
         yield _site(deployment, model)
 
 
@@ -83,15 +83,15 @@ def pending(site: Site, number: int) -> list[str]:
         body = {"params": {"text": f"number {n}"}, "rationale": "news"}
         site.ask("POST", "/actions/contract:publish", body)
 
-    def proposed() -> list[str]:
+    def proposals() -> list[str]:
         approvals = site.ask("GET", "/approvals")["pending"]
         return [item["id"] for item in approvals] if len(approvals) == number else []
 
-    ids: list[str] = wait_until(proposed)
+    ids: list[str] = wait_until(proposals)
     return ids
 
 
-def known(site: Site) -> dict[str, Sequence[str]]:
+def make_everything(site: Site) -> dict[str, Sequence[str]]:
     """Make something of everything: ids by the path in which they stand."""
     answerer = site.deployment.key("answerer", "approvals")
     approvals = pending(site, 30)
@@ -191,27 +191,27 @@ def schemathesis(site: Site, folder: Path, *options: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def counted(site: Site) -> str:
+def read_metrics(site: Site) -> str:
     """The metrics of the API."""
     return requests.get(f"{site.url}/metrics", headers=site.key, timeout=60).text
 
 
-def answered(site: Site) -> int:
+def count_answers(site: Site) -> int:
     """Count the answered requests."""
-    numbers = re.findall(r"^boyd_http_requests_total{.*} (\S+)$", counted(site), re.MULTILINE)
+    numbers = re.findall(r"^boyd_http_requests_total{.*} (\S+)$", read_metrics(site), re.MULTILINE)
     return int(sum(float(number) for number in numbers))
 
 
-def succeeded(site: Site) -> set[str]:
+def successful_routes(site: Site) -> set[str]:
     """The routes that have answered with success, for a named agent or the default one."""
-    matches = re.findall(r'{method="(\w+)",route="/api/v0([^"]*)",status="2', counted(site))
+    matches = re.findall(r'{method="(\w+)",route="/api/v0([^"]*)",status="2', read_metrics(site))
     return {f"{method} {path.removeprefix('/agents/<agentId>')}" for method, path in matches}
 
 
 @pytest.fixture
 def folder(site: Site, tmp_path: Path) -> Path:
     """The working folder of schemathesis, with its configuration."""
-    (tmp_path / "st.toml").write_text(configuration(known(site)))
+    (tmp_path / "st.toml").write_text(configuration(make_everything(site)))
     return tmp_path
 
 
@@ -225,20 +225,22 @@ def test_requests_with_an_admin_key_are_answered_as_documented(
     schemathesis(site, folder, "--header", f"{name}: {value}", "--max-examples", "5")
 
     measure(
-        11, f"{answered(site)} requests made up with an admin's key: all answered as documented"
+        11,
+        f"{count_answers(site)} requests made up with an admin's key: all answered as documented",
     )
     assert site.ask("GET", "/state")["agent"]["id"] == "contract"
     assert site.ask("GET", "/audit/verify")["ok"]
-    unreached = REACHED - succeeded(site)
+    unreached = REACHED - successful_routes(site)
     assert not unreached, "the refusals are not all that was tested"
 
 
 @pytest.mark.long
 def test_requests_without_a_key_change_nothing(site: Site, folder: Path, measure: Measure) -> None:
-    before, known_ones = site.ask("GET", "/audit?limit=1")["entries"][0]["seq"], answered(site)
+    before, known_ones = site.ask("GET", "/audit?limit=1")["entries"][0]["seq"], count_answers(site)
     schemathesis(site, folder, "--max-examples", "3", "--phases", "examples,fuzzing")
     measure(
-        14, f"{answered(site) - known_ones} requests made up without a key: nothing was changed"
+        14,
+        f"{count_answers(site) - known_ones} requests made up without a key: nothing was changed",
     )
 
     assert site.ask("GET", "/audit?limit=1")["entries"][0]["seq"] == before, "nothing was changed"

@@ -21,7 +21,7 @@ from boyd.models.investigation import InvestigationRequest
 from boyd.store import Retention
 from boyd.testing.model_server import ScriptedModel, call, say
 from connection_kit import program
-from dashboard_kit import dashboards, filled, legend_labels, queries, variables
+from dashboard_kit import dashboards, fill, legend_labels, queries, variables
 from deploy_kit import DEPLOY
 from harness import Deployment, wait_until
 from kit import person
@@ -36,9 +36,9 @@ ALERTS = DEPLOY / "prometheus" / "boyd-alerts.yml"
 VALUES = {"datasource": "p", "job": "boyd", "agent": "measured"}
 
 
-def drawn(server: PrometheusServer, target: dict[str, Any]) -> list[dict[str, str]]:
+def drawn_labels(server: PrometheusServer, target: dict[str, Any]) -> list[dict[str, str]]:
     """The labels of each series that a panel would draw of a query."""
-    expr = filled(target["expr"], VALUES)
+    expr = fill(target["expr"], VALUES)
     if target.get("instant"):
         result = server.query(expr)
         return [series["metric"] for series in result if math.isfinite(float(series["value"][1]))]
@@ -92,7 +92,7 @@ def work(deployment: Deployment, url: str) -> None:
 
 def empty(server: PrometheusServer) -> list[str]:
     """The queries of panels that would draw nothing."""
-    return [place for place, target in queries() if not drawn(server, target)]
+    return [place for place, target in queries() if not drawn_labels(server, target)]
 
 
 def test_every_panel_shows_data_of_a_boyd_at_work(
@@ -138,7 +138,7 @@ def counters_count_what_was_done(server: PrometheusServer) -> None:
 def every_series_has_the_labels_of_its_legend(server: PrometheusServer) -> None:
     """Check the legends."""
     for place, target in queries():
-        for labels in drawn(server, target):
+        for labels in drawn_labels(server, target):
             assert legend_labels(target) <= set(labels), place
 
 
@@ -146,11 +146,11 @@ def annotations_mark_what_happened(server: PrometheusServer, deployment: Deploym
     """Check the annotations: first actions were executed, then somebody freezes the agent."""
     lists = [dashboard["annotations"]["list"] for dashboard in dashboards().values()]
     for actions, stopped in filter(None, lists):
-        assert {"agent": "measured", "state": "succeeded"} in drawn(server, actions)
-        assert drawn(server, stopped) == []
+        assert {"agent": "measured", "state": "succeeded"} in drawn_labels(server, actions)
+        assert drawn_labels(server, stopped) == []
     deployment.store.freezes.freeze("for the test", "measured")
     for _, stopped in filter(None, lists):
-        wait_until(partial(drawn, server, stopped))
+        wait_until(partial(drawn_labels, server, stopped))
 
 
 def variables_offer_what_there_is(server: PrometheusServer) -> None:
@@ -158,7 +158,7 @@ def variables_offer_what_there_is(server: PrometheusServer) -> None:
     for dashboard in dashboards().values():
         for name, variable in variables(dashboard).items():
             if variable["type"] == "query":
-                text = filled(variable["query"]["query"], VALUES)
+                text = fill(variable["query"]["query"], VALUES)
                 series, _, label = (
                     text.removeprefix("label_values(").removesuffix(")").rpartition(", ")
                 )

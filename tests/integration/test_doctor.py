@@ -60,7 +60,7 @@ def doctor(url: str, *arguments: str, **environment: str) -> tuple[int, list[str
     return result.exit_code, [f"{f['level']} {f['subject']}: {f['what']}" for f in bad]
 
 
-def said(report: tuple[int, list[str]], text: str) -> bool:
+def reports(report: tuple[int, list[str]], text: str) -> bool:
     """Check that a finding contains *text*."""
     return any(text in line for line in report[1])
 
@@ -75,7 +75,7 @@ def ready(store: Store) -> Readiness:
     return readiness(store, Settings())
 
 
-def scraped(store: Store, brokers: Sequence[Any] = ()) -> bytes:
+def scrape(store: Store, brokers: Sequence[Any] = ()) -> bytes:
     """Scrape `/metrics`."""
     return Metrics(lambda: store, brokers).expose()[0]
 
@@ -99,13 +99,13 @@ def test_a_stopped_redis_is_reported_within_a_second(server: Server) -> None:
     server.signal(signal.SIGSTOP)
     for store in (fresh, used):
         assert in_time(partial(ready, store)).missing == ["Redis does not answer"]
-    assert b"boyd_up 0.0" in in_time(partial(scraped, used))
+    assert b"boyd_up 0.0" in in_time(partial(scrape, used))
     status, report = doctor(server.url)
     assert (status, len(report)) == (1, 1)
     assert "Redis does not answer" in report[0]
     server.signal(signal.SIGCONT)
     wait_until(lambda: ready(used).missing == ["no worker is alive"])
-    assert b"boyd_up 1.0" in scraped(used)
+    assert b"boyd_up 1.0" in scrape(used)
 
 
 def test_a_terminated_redis_is_reported(server: Server) -> None:
@@ -114,7 +114,7 @@ def test_a_terminated_redis_is_reported(server: Server) -> None:
     server.signal(signal.SIGTERM)
 
     assert ready(store).missing == ["Redis does not answer"]
-    assert b"boyd_up 0.0" in scraped(store)
+    assert b"boyd_up 0.0" in scrape(store)
     status, report = doctor(server.url)
     assert (status, len(report)) == (1, 1)
     assert "Redis does not answer" in report[0]
@@ -122,24 +122,26 @@ def test_a_terminated_redis_is_reported(server: Server) -> None:
 
 def test_an_eviction_policy_that_may_drop_state_is_reported(server: Server) -> None:
     server.client.config_set("maxmemory-policy", "allkeys-lru")
-    assert said(doctor(server.url), "warning eviction: allkeys-lru, no memory limit yet")
+    assert reports(doctor(server.url), "warning eviction: allkeys-lru, no memory limit yet")
 
     server.client.config_set("maxmemory", 100_000_000)
-    assert said(doctor(server.url), "error eviction: allkeys-lru")
-    assert b"boyd_redis_evicts 1.0" in scraped(api_store(server.url))
+    assert reports(doctor(server.url), "error eviction: allkeys-lru")
+    assert b"boyd_redis_evicts 1.0" in scrape(api_store(server.url))
 
 
 def test_persistence_that_may_lose_state_is_reported(server: Server) -> None:
-    assert not said(doctor(server.url), "persistence")
+    assert not reports(doctor(server.url), "persistence")
 
     server.client.config_set("appendonly", "no")
     server.client.config_set("save", "900 1 60 1000")
-    assert said(doctor(server.url), "warning persistence: snapshots only: a crash may lose up to")
-    assert said(doctor(server.url), "the last 15 min")
+    assert reports(
+        doctor(server.url), "warning persistence: snapshots only: a crash may lose up to"
+    )
+    assert reports(doctor(server.url), "the last 15 min")
 
     server.client.config_set("save", "")
-    assert said(doctor(server.url), "warning persistence: nothing is written to disk")
-    assert b'boyd_redis_persistence{kind="rdb"} 0.0' in scraped(api_store(server.url))
+    assert reports(doctor(server.url), "warning persistence: nothing is written to disk")
+    assert b'boyd_redis_persistence{kind="rdb"} 0.0' in scrape(api_store(server.url))
 
 
 def test_a_snapshot_that_failed_is_an_error(server: Server, tmp_path: Path) -> None:
@@ -161,10 +163,10 @@ def test_a_terminated_broker_is_reported(server: Server, tmp_path: Path) -> None
         before = doctor(server.url, BOYD_BROKER_URL=broker.url)
     after = doctor(server.url, BOYD_BROKER_URL=broker.url)
 
-    assert not said(before, "broker")
+    assert not reports(before, "broker")
     assert after[0] == 1
-    assert said(after, "error broker: Redis does not answer")
-    assert b"boyd_broker_up 0.0" in scraped(api_store(server.url), [connect(broker.url)])
+    assert reports(after, "error broker: Redis does not answer")
+    assert b"boyd_broker_up 0.0" in scrape(api_store(server.url), [connect(broker.url)])
 
 
 # Processes
@@ -188,18 +190,18 @@ def test_a_deployment_with_all_it_needs_is_ready_until_beat_is_killed(
     assert status == 1
     assert "error agent ticking: no live beat runs for it" in report
     assert any("no heartbeat for" in line for line in report)
-    assert b'boyd_workers{role="beat"} 0.0' in scraped(store)
+    assert b'boyd_workers{role="beat"} 0.0' in scrape(store)
 
 
 def test_a_queue_with_work_and_no_worker_is_reported(deployment: Deployment) -> None:
     deployment.worker("w", "agents.traced:traced", "-Q", "observe,act")
     url = deployment.redis_url
-    assert said(doctor(url), "error agent traced: no live worker consumes queue 'loop'")
+    assert reports(doctor(url), "error agent traced: no live worker consumes queue 'loop'")
 
     deployment.launcher("traced").trigger("test")
     status, _ = wait_until(lambda: _waits(url), 20)
     assert status == 1
-    assert b'boyd_queue_messages{agent="traced",queue="loop"} 1.0' in scraped(api_store(url))
+    assert b'boyd_queue_messages{agent="traced",queue="loop"} 1.0' in scrape(api_store(url))
 
     deployment.worker("l", "agents.traced:traced", "-Q", "loop")
     deployment.ended("traced", 1)
@@ -208,7 +210,7 @@ def test_a_queue_with_work_and_no_worker_is_reported(deployment: Deployment) -> 
 
 def _waits(url: str) -> tuple[int, list[str]] | None:
     report = doctor(url)
-    return report if said(report, "'loop'; work has been waiting for") else None
+    return report if reports(report, "'loop'; work has been waiting for") else None
 
 
 @pytest.mark.slow
@@ -220,10 +222,10 @@ def test_an_iteration_whose_workers_are_all_dead_is_reported(deployment: Deploym
     wait_until(lambda: any(line.startswith("decide") for line in deployment.effects()), 20)
     deployment.kill("w")
     url = deployment.redis_url
-    wait_until(lambda: said(doctor(url), "has stalled"), NOTICED)
+    wait_until(lambda: reports(doctor(url), "has stalled"), NOTICED)
 
-    assert said(doctor(url), "error agent traced: iteration 1 in phase decide has stalled")
-    assert said(doctor(url), "error workers: none is alive")
+    assert reports(doctor(url), "error agent traced: iteration 1 in phase decide has stalled")
+    assert reports(doctor(url), "error workers: none is alive")
 
 
 def test_workers_with_different_agent_files_are_reported(
@@ -235,7 +237,7 @@ def test_workers_with_different_agent_files_are_reported(
         deployment.worker(name, str(tmp_path / f"{name}.toml"))
 
     report = doctor(deployment.redis_url)
-    assert said(report, "warning agent a: its processes run 2 different agent files")
+    assert reports(report, "warning agent a: its processes run 2 different agent files")
 
 
 def test_an_unreadable_calendar_is_reported(deployment: Deployment, tmp_path: Path) -> None:
@@ -244,18 +246,18 @@ def test_an_unreadable_calendar_is_reported(deployment: Deployment, tmp_path: Pa
     deployment.worker("w", str(file))
     url = deployment.redis_url
     problem = f"agent a: change freezes: {tmp_path}/freezes.ics: No such file or directory"
-    wait_until(lambda: said(doctor(url), problem), NOTICED)
+    wait_until(lambda: reports(doctor(url), problem), NOTICED)
 
     calendar = "BEGIN:VCALENDAR\r\nVERSION:2.0\r\nPRODID:-//test//EN\r\nEND:VCALENDAR\r\n"
     (tmp_path / "freezes.ics").write_text(calendar, newline="")
-    wait_until(lambda: not said(doctor(url), problem), NOTICED)
+    wait_until(lambda: not reports(doctor(url), problem), NOTICED)
 
 
 def test_the_doctor_asks_for_nothing_that_grows(store: Store, redis_url: str) -> None:
     """No command that takes longer with more keys."""
     before: dict[str, Any] = store.client.info("commandstats")
     doctor(redis_url)
-    scraped(store)
+    scrape(store)
     after: dict[str, Any] = store.client.info("commandstats")
     used = {name for name in after if after[name] != before.get(name)}
 

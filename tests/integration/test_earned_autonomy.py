@@ -84,7 +84,7 @@ def act(deployment: Deployment) -> int:
     return trigger.iteration
 
 
-def granted(deployment: Deployment) -> None:
+def grant(deployment: Deployment) -> None:
     """Let the action run alone."""
     act(deployment)
     approve(deployment, ACTION)
@@ -140,7 +140,7 @@ def test_a_withdrawal_is_counted_once_when_the_worker_is_killed_after_the_verdic
     deployment: Deployment,
 ) -> None:
     deployment.worker("w0", MODULE)
-    granted(deployment)
+    grant(deployment)
     change(deployment, {"drop": 2.9})
     with waiting_at(deployment, "bad"):
         with waiting_at(deployment, "tell"):
@@ -162,7 +162,7 @@ def test_a_grant_that_is_revoked_between_decide_and_act_is_not_used(
     deployment: Deployment,
 ) -> None:
     deployment.worker("w0", MODULE)
-    granted(deployment)
+    grant(deployment)
     done = deployment.effects().count("do")
     tried = deployment.effects().count("before")
     with waiting_at(deployment, "before"):

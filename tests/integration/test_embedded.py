@@ -123,7 +123,7 @@ def until(condition: Callable[[], object], goal: str, seconds: float = 90) -> No
         time.sleep(0.01)
 
 
-def gone(pid: int) -> bool:
+def is_gone(pid: int) -> bool:
     """Check that a process has ended."""
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE  # left to init
@@ -164,11 +164,11 @@ def put(server: RedisServer, key: str, value: str) -> None:
     with client(server) as connection:
         connection.set(key, value)
 
-        def written() -> bool:
+        def is_written() -> bool:
             info = connection.info("persistence")
             return not (info["aof_buffer_length"] or info["aof_pending_bio_fsync"])
 
-        until(written, "the write is in the file")
+        until(is_written, "the write is in the file")
 
 
 def get(server: RedisServer, key: str) -> object:
@@ -218,7 +218,7 @@ class TestRedis:
             first = supervisor.pids()["redis"]
             assert first is not None
             os.kill(first, signal.SIGKILL)
-            until(lambda: gone(first), "the first server is dead")
+            until(lambda: is_gone(first), "the first server is dead")
             assert supervisor.wait_until("redis", server.answers, 120)
             assert supervisor.pids()["redis"] != first
             assert get(server, "k") == "v"
@@ -380,7 +380,7 @@ class TestSupervisor:
             assert len(pids) == 3
             process.kill()
             for pid in pids:
-                until(lambda pid=pid: gone(pid), "no child is left")  # type: ignore[misc]
+                until(lambda pid=pid: is_gone(pid), "no child is left")  # type: ignore[misc]
 
     @pytest.mark.long
     def test_after_a_sigkill_of_it_the_next_start_has_the_data(self, tmp_path: Path) -> None:
@@ -402,7 +402,7 @@ class TestSupervisor:
             output, _ = process.communicate(timeout=120)
             assert process.returncode == 0
             assert output == "stopped\n"
-            assert all(gone(pid) for pid in pids)
+            assert all(is_gone(pid) for pid in pids)
         assert (tmp_path / "ended").read_text().split() == ["three", "two", "one"]
 
     @pytest.mark.long
@@ -415,20 +415,20 @@ class TestSupervisor:
                 "stubborn did not stop within 3 s and was killed",
                 "stopped",
             ]
-            assert all(gone(pid) for pid in pids)
+            assert all(is_gone(pid) for pid in pids)
         assert (tmp_path / "ended").read_text().split() == ["one"]
 
     @pytest.mark.long
     def test_a_second_signal_stops_all_at_once(self, tmp_path: Path) -> None:
         with up(tmp_path, "stubborn", "one", grace=600) as (process, pids):
             process.terminate()
-            until(lambda: gone(pids[-1]), "it waits for the stubborn one")
+            until(lambda: is_gone(pids[-1]), "it waits for the stubborn one")
             deadline = time.monotonic() + 90
             while process.poll() is None and time.monotonic() < deadline:
                 process.terminate()
                 time.sleep(0.4)  # more often would count as one press
             assert process.returncode == 0
-            assert all(gone(pid) for pid in pids)
+            assert all(is_gone(pid) for pid in pids)
 
     def test_a_child_that_dies_is_restarted_and_reported(self, tmp_path: Path) -> None:
         reports: list[str] = []
@@ -448,7 +448,7 @@ class TestSupervisor:
         assert reports == [
             f"sleeper was killed by SIGKILL; starting it again in 0.01 s (log: {child.log})"
         ]
-        assert gone(first)
+        assert is_gone(first)
 
     @pytest.mark.skipif(not CAN_FORK, reason="forks on Linux only")
     def test_a_forked_child_has_nothing_of_its_parent_but_its_memory(self, tmp_path: Path) -> None:
@@ -520,7 +520,7 @@ class TestSupervisor:
         )
         assert len(reports) == 4
         assert pid is not None
-        assert gone(pid)
+        assert is_gone(pid)
 
     def test_one_that_says_it_can_never_start_is_given_up_at_once(self, tmp_path: Path) -> None:
         program = "import sys; print('boyd: no such plugin'); sys.exit(78)"
@@ -589,11 +589,11 @@ class TestSupervisor:
         with Supervisor(print) as supervisor:
             supervisor.start(ChildSpec("slow", ("/bin/sleep", "600"), tmp_path / "slow.log"))
 
-            def interrupted() -> bool:
+            def interrupt_wait() -> bool:
                 os.kill(os.getpid(), signal.SIGTERM)
                 return False
 
-            assert not supervisor.wait_until("slow", interrupted, 120)
+            assert not supervisor.wait_until("slow", interrupt_wait, 120)
 
     def test_processes_left_by_a_dead_child_are_killed(self, tmp_path: Path) -> None:
         log = tmp_path / "parent.log"
@@ -605,7 +605,7 @@ class TestSupervisor:
             pid = supervisor.pids()["parent"]
             assert pid is not None
             os.kill(pid, signal.SIGKILL)
-            assert supervisor.wait_until("parent", lambda: gone(grandchild), 120)
+            assert supervisor.wait_until("parent", lambda: is_gone(grandchild), 120)
 
     def test_a_terminal_that_is_gone_does_not_stop_it(self, tmp_path: Path) -> None:
         def broken(text: str) -> None:

@@ -40,7 +40,7 @@ class Site:
         self.folder = folder / "boyd-investigate"
         self.url = f"http://127.0.0.1:{shop}"
         self.store: AgentStore = deployment.agent("investigate")
-        agent = str(_copied(folder / "example", shop, model))
+        agent = str(_copy(folder / "example", shop, model))
         deployment.worker("worker", agent)
         deployment.beat("beat", agent)
         url = deployment.api("api")
@@ -104,7 +104,7 @@ class Site:
                     os.kill(pid, signal.SIGKILL)
 
 
-def _copied(target: Path, shop: str, model: str) -> Path:
+def _copy(target: Path, shop: str, model: str) -> Path:
     """The example with other ports and at a quicker pace."""
     shutil.copytree(EXAMPLE, target)
     path = target / "agent.toml"

@@ -181,11 +181,11 @@ def test_workers_killed_around_every_step_repeat_none_and_no_request_fails(
                 # web1 is drained and about to be restarted: only the other one answers.
                 assert visitors.next_answers(20) == {"hello from web2\n"}
 
-        def ended() -> ProcedureRecord | None:
+        def final_record() -> ProcedureRecord | None:
             record: ProcedureRecord | None = store.get(id)
             return record if record and record.state != "running" else None
 
-        record = wait_until(ended, 60)
+        record = wait_until(final_record, 60)
 
     assert record.state == "succeeded", record.reason
     assert farm.effects() == ["set_state web1 drain", "restart web1", "set_state web1 ready"]

@@ -12,7 +12,7 @@ from boyd.store import Store
 from boyd_goals.goal_tree import set_status
 from boyd_goals.state import GoalSession
 from goal_hammer import AGENT, CONFIG, CYCLES, KEY, PLUGIN, PUSHES, Account, hammer
-from goals_kit import NOW, check, having, stalled
+from goals_kit import NOW, check, having, stall_goals
 
 PROCESSES = 4
 
@@ -32,7 +32,7 @@ def test_many_processes_lose_and_double_nothing(redis_url: str, store: Store) ->
     session, [worked, split, *_] = having("alpha beta", "red, green and blue", "more", "and more")
     session = set_status(session, worked, "Suspended", NOW, CONFIG)
     state = store.agent(AGENT).state(PLUGIN)
-    state.set(KEY, stalled(session, split).to_wire())
+    state.set(KEY, stall_goals(session, split).to_wire())
 
     accounts = hammered(redis_url, worked, split)
 

@@ -192,18 +192,18 @@ def test_another_agent_of_the_deployment_is_not_touched(
 
     wait_until(lambda: requests.get(f"{plain}/state", headers=scholar.key, timeout=60).ok)
 
-    def untouched() -> Any:
+    def other_state() -> Any:
         answers = [
             requests.get(f"{plain}/{path}", headers=scholar.key, timeout=60).json()
             for path in ("state", "loop/history", "actions")
         ]
         return answers, deployment.agent("plain").graph("goals").size()
 
-    first = untouched()
+    first = other_state()
     id = scholar.post("goals", REACHABLE)["id"]
     assert scholar.work(id, 20) > 0
 
-    assert untouched() == first
+    assert other_state() == first
     assert "goals:" not in str(first)
     url = f"{plain}/plugins/goals/session"
     assert requests.get(url, headers=scholar.key, timeout=60).status_code == 404

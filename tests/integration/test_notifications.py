@@ -251,11 +251,11 @@ def test_a_question_about_what_waits_takes_nobody_the_right_to_answer(
     body = {"title": "Why does it want to write?", "description": "I look at it"}
     run = requests.post(f"{base}/runs", json=body, headers=ann, timeout=60).json()
 
-    def joined() -> Any:
+    def joining_approval() -> Any:
         approval = requests.get(f"{base}/approvals/{item.id}", headers=ann, timeout=60).json()
         return approval if run["id"] in approval["runIds"] else None
 
-    waiting = wait_until(joined)
+    waiting = wait_until(joining_approval)
     assert (waiting["seen"], waiting["requestedBy"]) == (2, [])
     answer = requests.post(f"{base}/approvals/{item.id}/approve", headers=ann, timeout=90)
     assert (answer.status_code, answer.json()["approval"]["actedBy"]) == (200, "ann")

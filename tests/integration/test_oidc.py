@@ -90,7 +90,7 @@ def service(provider: Provider, ports: tuple[int, int]) -> Iterator[Service]:
     oidc_service.stop()
 
 
-def refused(answer: requests.Response, reason: str) -> None:
+def check_refusal(answer: requests.Response, reason: str) -> None:
     """The API says that a token is not valid, and why."""
     assert answer.status_code == 401, answer.text
     assert answer.json()["type"] == "/problems/unauthenticated"
@@ -165,7 +165,7 @@ def test_an_answer_for_another_browser_signs_nobody_in(service: Service) -> None
     mallory, victim = service.browser(), service.browser()
     page = mallory.begin()
     victim.begin()
-    callback = answered(mallory, page)
+    callback = callback_address(mallory, page)
     response = victim.get(callback)
 
     assert response.status_code == 403
@@ -174,7 +174,7 @@ def test_an_answer_for_another_browser_signs_nobody_in(service: Service) -> None
     assert service.site.store.login_sessions.all() == []
 
 
-def answered(browser: WebBrowser, page: requests.Response) -> str:
+def callback_address(browser: WebBrowser, page: requests.Response) -> str:
     """The address of the callback that the provider sends a browser to; it is not opened."""
     addresses: list[str] = []
 
@@ -192,7 +192,7 @@ def answered(browser: WebBrowser, page: requests.Response) -> str:
 
 def test_a_state_that_was_made_up_is_refused(service: Service) -> None:
     browser = service.browser()
-    callback = answered(browser, browser.begin())
+    callback = callback_address(browser, browser.begin())
     parts = urlsplit(callback)
     forged = urlencode({**dict(parse_qsl(parts.query)), "state": "x" * 64})
 
@@ -204,7 +204,7 @@ def test_a_code_counts_once(service: Service) -> None:
     browser = service.browser()
     page = browser.begin()
     cookies = browser.session.cookies.copy()
-    callback = answered(browser, page)
+    callback = callback_address(browser, page)
     assert browser.get(callback).status_code == 200
 
     browser.session.cookies = cookies
@@ -216,7 +216,7 @@ def test_a_code_counts_once(service: Service) -> None:
 def test_an_id_token_with_another_nonce_signs_nobody_in(service: Service) -> None:
     browser = service.browser()
     page = browser.begin()
-    callback = answered(browser, page)
+    callback = callback_address(browser, page)
     # The browser's secret is another one, and the state fits it: only the nonce tells.
     secret = "another"
     name = f"boyd-login-{urlsplit(service.url).port}"
@@ -373,9 +373,9 @@ def test_a_token_that_is_not_for_the_api_is_refused_with_the_reason(
         ({"typ": "ID"}, "no access token"),
     )
     for claims, reason in cases:
-        refused(service.ask(provider.token(**claims)), reason)
-    refused(service.ask(provider.token({"typ": "logout+jwt"})), "no access token")
-    refused(service.ask(provider.program_token("billing")), "wrong 'aud'")
+        check_refusal(service.ask(provider.token(**claims)), reason)
+    check_refusal(service.ask(provider.token({"typ": "logout+jwt"})), "no access token")
+    check_refusal(service.ask(provider.program_token("billing")), "wrong 'aud'")
 
 
 def test_a_token_that_the_provider_has_not_signed_is_refused(
@@ -390,7 +390,7 @@ def test_a_token_that_the_provider_has_not_signed_is_refused(
     def part(value: dict[str, Any]) -> str:
         return base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()
 
-    def signed(header: dict[str, Any], secret: bytes) -> str:
+    def sign_token(header: dict[str, Any], secret: bytes) -> str:
         text = f"{part(header)}.{body}"
         mac = hmac.new(secret, text.encode(), "sha256").digest()
         return f"{text}.{base64.urlsafe_b64encode(mac).rstrip(b'=').decode()}"
@@ -400,8 +400,8 @@ def test_a_token_that_the_provider_has_not_signed_is_refused(
     for forged in (
         f"{none}.{body}.",
         f"{none}.{body}.{signature}",
-        signed(hs256, public["n"].encode()),
-        signed(hs256, json.dumps(public).encode()),
+        sign_token(hs256, public["n"].encode()),
+        sign_token(hs256, json.dumps(public).encode()),
         f"{head}.{body}.{signature[:-4]}AAAA",
         f"{head}.{part({'sub': 'bob'})}.{signature}",
         f"{part({'alg': 'RS256', 'kid': 'mine', 'jwk': public})}.{body}.{signature}",
@@ -414,8 +414,8 @@ def test_a_token_that_the_provider_has_not_signed_is_refused(
 
 
 def test_an_opaque_token_is_refused_with_a_hint(service: Service) -> None:
-    refused(service.ask("mF_9.B5f-4.1JqM.x"), "have the provider issue JWTs")
-    refused(service.ask("opaque"), "have the provider issue JWTs")
+    check_refusal(service.ask("mF_9.B5f-4.1JqM.x"), "have the provider issue JWTs")
+    check_refusal(service.ask("opaque"), "have the provider issue JWTs")
 
 
 def test_without_an_audience_no_token_is_accepted(
@@ -423,7 +423,7 @@ def test_without_an_audience_no_token_is_accepted(
 ) -> None:
     service = Service(provider, ports[1], audience=None)
     try:
-        refused(service.ask(provider.token()), "oidc.audience")
+        check_refusal(service.ask(provider.token()), "oidc.audience")
     finally:
         service.stop()
 
@@ -477,7 +477,7 @@ def test_a_new_key_of_the_provider_is_found_by_itself(
     provider.tell("rotate")
 
     assert service.ask(provider.token()).status_code == 200
-    refused(service.ask(before), "does not publish")
+    check_refusal(service.ask(before), "does not publish")
     assert path_of(service.browser().sign_in("ann")) == "/console/"
 
 
@@ -494,7 +494,7 @@ def test_unknown_keys_make_few_requests_to_the_provider(
 
     monkeypatch.setattr(documents, "_fetch", count)
     for number in range(20):
-        refused(service.ask(provider.token({"kid": f"no-{number}"})), "does not publish")
+        check_refusal(service.ask(provider.token({"kid": f"no-{number}"})), "does not publish")
     assert len(urls) <= 1
 
 

@@ -394,7 +394,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def secured(certificate: Path) -> Callable[[socket.socket], None]:
+def tls_answer(certificate: Path) -> Callable[[socket.socket], None]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
 
@@ -429,7 +429,7 @@ def test_tls_is_checked_against_the_name_and_not_the_address(
         return real(("127.0.0.1", address[1]), *args, **more)
 
     monkeypatch.setattr("urllib3.util.connection.create_connection", create)
-    with SecureReceiver(secured(certificate)).serving() as receiver:
+    with SecureReceiver(tls_answer(certificate)).serving() as receiver:
         monkeypatch.setenv("REQUESTS_CA_BUNDLE", f"{certificate}.crt")
         fine = post(f"https://hook.example:{receiver.port}/", allow_private=allow_private)
         wrong = post(f"https://other.example:{receiver.port}/", allow_private=allow_private)

@@ -15,22 +15,22 @@ WORKERS = ("a", "b", "c", "d")
 DETAILS = "HMGET boyd:{*}:workers:info "
 
 
-def started(deployment: Deployment) -> None:
+def start_workers(deployment: Deployment) -> None:
     """Four workers of the same agent, of which one takes the steps of iterations."""
     for name in WORKERS:
         queue = "loop" if name == "a" else "observe"
         deployment.worker(name, f"agents.traced:{AGENT}", "-Q", queue)
 
 
-def swept(deployment: Deployment) -> int:
+def sweep_time(deployment: Deployment) -> int:
     """When the agent was last swept, in milliseconds of the Redis server."""
     return int(deployment.store.client.hget(f"boyd:{{{AGENT}}}:loop", "sweptAt") or 0)
 
 
 def next_sweep(deployment: Deployment) -> None:
     """Wait for a sweep."""
-    before = swept(deployment)
-    wait_until(lambda: swept(deployment) != before)
+    before = sweep_time(deployment)
+    wait_until(lambda: sweep_time(deployment) != before)
 
 
 def heartbeats(commands: list[str]) -> int:
@@ -48,7 +48,7 @@ def seconds(deployment: Deployment) -> float:
 def test_four_processes_sweep_and_seal_hardly_more_often_than_one(deployment: Deployment) -> None:
     for name in ("SWEEP", "HEARTBEAT_INTERVAL"):
         deployment.environment[f"BOYD_TIMING__{name}"] = "0.4"
-    started(deployment)
+    start_workers(deployment)
 
     def sweeps() -> int:
         return sum(f"boyd:{{{AGENT}}}:due " in command for command in commands)
@@ -71,7 +71,7 @@ def test_only_who_plans_iterations_reads_who_is_there_and_only_after_a_change(
     deployment: Deployment,
 ) -> None:
     deployment.environment["BOYD_TIMING__HEARTBEAT_INTERVAL"] = "0.5"
-    started(deployment)
+    start_workers(deployment)
 
     def reads(command: str) -> int:
         return sum(line.startswith(command) for line in commands)
@@ -93,7 +93,7 @@ def test_when_all_but_one_die_the_one_goes_on_with_its_next_heartbeat(
     deployment: Deployment,
 ) -> None:
     deployment.environment["BOYD_TIMING__HEARTBEAT_INTERVAL"] = "1"
-    started(deployment)
+    start_workers(deployment)
     next_sweep(deployment)
     with monitored(deployment.redis_url) as commands:
         for name in WORKERS[:-1]:

@@ -63,11 +63,11 @@ class Stepping:
     def ended(self, *states: str) -> ProcedureRecord:
         """The procedure, once it is in one of those states."""
 
-        def found() -> ProcedureRecord | None:
+        def record_in_states() -> ProcedureRecord | None:
             record = self.store.get(self.id)
             return record if record and record.state in states else None
 
-        record: ProcedureRecord = wait_until(found, 60)
+        record: ProcedureRecord = wait_until(record_in_states, 60)
         return record
 
     def file(self, name: str) -> Path:
@@ -84,7 +84,7 @@ def stepping(deployment: Deployment) -> Stepping:
     return workers
 
 
-def undone(record: ProcedureRecord) -> list[str | None]:
+def compensation_states(record: ProcedureRecord) -> list[str | None]:
     """The state of each step's compensation."""
     return [step.compensation.state if step.compensation else None for step in record.progress]
 
@@ -121,7 +121,7 @@ def test_a_person_decides_when_the_outcome_of_a_step_was_lost(
         record = stepping.ended("cancelled")
         # Only what certainly took effect is undone.
         assert stepping.deployment.effects() == ["one", "two", "undo-one"]
-        assert undone(record) == ["done", None, None]
+        assert compensation_states(record) == ["done", None, None]
         return
     mode: ResumeMode = "repeat" if answer == "repeat" else "go on"
     assert stepping.store.resume(record.id, mode, ANN) == "ok"
@@ -146,7 +146,7 @@ def test_workers_killed_while_it_goes_back_undo_each_step_once(stepping: Steppin
 
     assert record.state == "failed"
     assert stepping.deployment.effects() == ["one", "two", "three", "undo-two", "undo-one"]
-    assert undone(record) == ["done", "done", None]
+    assert compensation_states(record) == ["done", "done", None]
 
 
 def test_a_compensation_whose_outcome_was_lost_waits_for_a_person(stepping: Stepping) -> None:
@@ -156,8 +156,8 @@ def test_a_compensation_whose_outcome_was_lost_waits_for_a_person(stepping: Step
     stepping.kill_at("in-undo-two")
     record = stepping.ended("stopped")
 
-    assert undone(record) == [None, "unknown", None]
+    assert compensation_states(record) == [None, "unknown", None]
     assert stepping.store.resume(record.id, "go on", ANN) == "ok"
     record = stepping.ended("failed")
-    assert undone(record) == ["done", "left", None]
+    assert compensation_states(record) == ["done", "left", None]
     assert stepping.deployment.effects() == ["one", "two", "three", "undo-two", "undo-one"]

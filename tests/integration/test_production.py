@@ -15,7 +15,7 @@ from boyd_api.http.services import Services
 from command_kit import COMMANDS, PROCESS, Things, commands
 from oidc_kit import WebBrowser, path_of
 from production_kit import HOST, Site, production, tls_proxy
-from route_kit import LAST, Known, asked_everything
+from route_kit import LAST, Known, ask_everything
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def known(site: Site) -> Known:
     return Known(site.ask, site.running)
 
 
-def refused(site: Site) -> list[str]:
+def refusals(site: Site) -> list[str]:
     """The commands that Redis has refused since the last call."""
     lines = site.running.guarded.refused()
     site.running.guarded.admin.acl_log_reset()
@@ -46,13 +46,13 @@ def refused(site: Site) -> list[str]:
 @pytest.mark.real
 @pytest.mark.long
 def test_every_route_answers_through_the_proxy(site: Site, known: Known) -> None:
-    failed = list(asked_everything(site.ask, known))
+    failed = list(ask_everything(site.ask, known))
     agent = site.leave()
     paths = {route.name: route.path for route in ALL}
     for name in LAST:
         site.ask("POST", f"/api/v0/agents/{agent}{paths[name]}", {})
 
-    assert (failed, refused(site)) == ([], [])
+    assert (failed, refusals(site)) == ([], [])
 
 
 # The command line
@@ -85,7 +85,7 @@ def test_a_command_does_its_work(things: Things, site: Site, command: str) -> No
         done = things.call(command, line.format(known=things, folder=things.folder))
         assert done.status == 0, (line, done)
 
-    assert refused(site) == []
+    assert refusals(site) == []
 
 
 @pytest.mark.real
@@ -187,7 +187,7 @@ def test_a_page_is_shown_through_the_proxy(
         else:
             assert (response.status_code, words in response.text) == (status, True), response.text
             assert "internal error" not in response.text.lower()
-    assert refused(site) == []
+    assert refusals(site) == []
 
 
 @pytest.mark.real

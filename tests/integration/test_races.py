@@ -92,7 +92,7 @@ def race(
         return [answer for answers in pool.map(call, range(callers)) for answer in answers]
 
 
-def settled(deployment: Deployment, items: list[ApprovalItem]) -> dict[str, ApprovalItem]:
+def settle(deployment: Deployment, items: list[ApprovalItem]) -> dict[str, ApprovalItem]:
     """The resolved items, once every approved action has been executed."""
     store = deployment.agent("queue")
 
@@ -140,7 +140,7 @@ def test_an_item_has_one_outcome_and_every_caller_hears_it(
         for n in range(ITEMS)
     ]
     answers = race(deployment, urls, items, threading.Event(), callers)
-    resolved = settled(deployment, items)
+    resolved = settle(deployment, items)
     effects = Counter(deployment.effects())
 
     measure(
@@ -174,8 +174,8 @@ def test_a_kill_in_the_middle_leaves_a_state_that_says_what_happened(
     killer.start()
     answers = race(deployment, urls, items, started)
     killer.join()
-    check_told(answers, settled(deployment, items))
-    resolved = settled(deployment, items)
+    check_told(answers, settle(deployment, items))
+    resolved = settle(deployment, items)
     effects = Counter(deployment.effects())
 
     for number, item in enumerate(items):
@@ -215,7 +215,7 @@ def test_a_quorum_counts_everybody_once_across_processes(deployment: Deployment)
         return response.status_code, response.json()
 
     answers = at_once(50, approve)
-    [resolved] = settled(deployment, [item]).values()
+    [resolved] = settle(deployment, [item]).values()
     counts = Counter(status for status, _ in answers)
 
     # The third is answered 200 if it was executed at once.

@@ -52,12 +52,12 @@ class Watch:
         """Wait for the success of an iteration that begins from now on."""
         since, began = self._deployment.store.clock.now(), time.monotonic()
 
-        def gone_on() -> bool:
+        def goes_on() -> bool:
             results = self._history.results(5)
             return any(r.success and r.action_results and r.started_at > since for r in results)
 
         try:
-            wait_until(gone_on, WITHIN)
+            wait_until(goes_on, WITHIN)
         except AssertionError:
             raise AssertionError(f"{goal}: nothing went on for {WITHIN:g} s") from None
         self.worst = max(self.worst, (time.monotonic() - began, goal))

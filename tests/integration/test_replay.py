@@ -216,7 +216,7 @@ for name in "open unlink rename chmod mkdir system socket socketpair kill".split
 """
 
 
-def tried(
+def try_attempts(
     attempts: list[str], tmp_path: Path, records: list[LoopResult], prelude: str = ""
 ) -> list[ReplayedIteration]:
     """One iteration after each attempt; nothing has come of any of them."""
@@ -252,7 +252,7 @@ def snapshot(folder: Path) -> list[tuple[str, int, int]]:
 def test_a_plugin_that_acts_is_stopped_and_its_iteration_cannot_be_judged(
     tmp_path: Path, records: list[LoopResult]
 ) -> None:
-    for iteration in tried(ATTEMPTS, tmp_path, records):
+    for iteration in try_attempts(ATTEMPTS, tmp_path, records):
         assert iteration.differences == ["cannot tell"]
         assert iteration.why is not None
         assert iteration.why.startswith("a plugin tries ")
@@ -263,7 +263,7 @@ def test_a_plugin_that_acts_past_python_is_stopped_by_the_kernel(
 ) -> None:
     # What succeeds reads something that was not recorded, so that it is seen here.
     attempts = [f"if C.{call} not in (-1, 127): ctx.state.get('succeeded')" for call in NATIVE]
-    iterations = tried(attempts, tmp_path, records, LIBRARY)
+    iterations = try_attempts(attempts, tmp_path, records, LIBRARY)
 
     assert [(iteration.differences, iteration.why) for iteration in iterations] == [
         ([], None)

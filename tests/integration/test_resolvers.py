@@ -71,7 +71,7 @@ def proposal(number: int) -> Proposal:
     )
 
 
-def enqueued(lab: Lab) -> list[str]:
+def enqueue_items(lab: Lab) -> list[str]:
     """Items that wait."""
     approvals, retention = lab.store.approvals, lab.engine.retention
     return [approvals.enqueue(proposal(number), retention) for number in range(ITEMS)]
@@ -101,7 +101,7 @@ def test_racing_answers_have_one_outcome_that_everyone_learns(
     lab: Lab, doors: list[AgentStore]
 ) -> None:
     """Eight threads to a principal, so that votes of one principal race, too."""
-    items = enqueued(lab)
+    items = enqueue_items(lab)
     dispatcher = Counting()
     resolvers = [
         Resolver(door, dispatcher, lab.engine.retention, rights=GroupRights()) for door in doors
@@ -157,7 +157,7 @@ def check_votes(item: ApprovalItem, resolutions: list[Resolution]) -> None:
 def test_a_quorum_of_three_is_three_principals_however_many_threads_each_has(
     lab: Lab, doors: list[AgentStore]
 ) -> None:
-    [item_id, *_] = enqueued(lab)
+    [item_id, *_] = enqueue_items(lab)
     dispatcher = Counting()
     resolvers = [
         Resolver(door, dispatcher, lab.engine.retention, rights=GroupRights()) for door in doors

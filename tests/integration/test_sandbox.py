@@ -64,7 +64,7 @@ def page() -> Iterator[str]:
         yield served.url.removeprefix("http://")
 
 
-def tried(
+def attempt_escape(
     name: str, argument: str = "", isolation: Isolation = "bubblewrap", **limits: Any
 ) -> ConfinedAnswer:
     """The end of one of the escapes in a sandbox."""
@@ -74,13 +74,13 @@ def tried(
     return confined_call.call(Sandbox(**limits), isolation, function, argument, 20.0)
 
 
-def violated(answer: ConfinedAnswer) -> LimitName | None:
+def violation_limit(answer: ConfinedAnswer) -> LimitName | None:
     """The limit that was violated."""
     return answer.violation.limit if answer.violation else None
 
 
 def test_it_has_no_rights_sees_no_others_and_knows_no_settings() -> None:
-    data = json.loads(tried("about").answer or "")
+    data = json.loads(attempt_escape("about").answer or "")
 
     assert data["capabilities"].strip("0") == ""
     # The first process of its namespace, and itself.
@@ -92,7 +92,7 @@ def test_it_has_no_rights_sees_no_others_and_knows_no_settings() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("isolation", BOTH)
 def test_it_runs_as_its_own_user(nobody: str, isolation: Isolation) -> None:
-    data = json.loads(tried("about", isolation=isolation, user=nobody).answer or "")
+    data = json.loads(attempt_escape("about", isolation=isolation, user=nobody).answer or "")
 
     assert data["uid"] == pwd.getpwnam(nobody).pw_uid
     assert data["capabilities"].strip("0") == ""
@@ -101,15 +101,15 @@ def test_it_runs_as_its_own_user(nobody: str, isolation: Isolation) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("isolation", BOTH)
 def test_an_endless_loop_ends_with_its_cpu_time(isolation: Isolation) -> None:
-    answer = tried("loop", isolation=isolation, cpu=1)
+    answer = attempt_escape("loop", isolation=isolation, cpu=1)
 
-    assert (violated(answer), answer.lost) == ("cpu", True)
+    assert (violation_limit(answer), answer.lost) == ("cpu", True)
 
 
 def test_a_memory_hog_gets_no_more_than_its_memory() -> None:
-    result = tried("hog", "1000000000", memory=500_000_000)
+    result = attempt_escape("hog", "1000000000", memory=500_000_000)
 
-    assert (violated(result), result.answer) == ("memory", None)
+    assert (violation_limit(result), result.answer) == ("memory", None)
 
 
 @as_root
@@ -118,9 +118,9 @@ def test_a_memory_hog_gets_no_more_than_its_memory() -> None:
 def test_a_fork_bomb_gets_no_more_than_its_processes(nobody: str, isolation: Isolation) -> None:
     # Limits of processes are those of a user: tests that run side by side have users of their own.
     user = {"bubblewrap": nobody, "kernel": "games"}[isolation]
-    result = tried("bomb", isolation=isolation, user=user, processes=20)
+    result = attempt_escape("bomb", isolation=isolation, user=user, processes=20)
 
-    assert (violated(result), result.answer) == ("processes", None)
+    assert (violation_limit(result), result.answer) == ("processes", None)
 
 
 @as_root
@@ -149,14 +149,14 @@ def test_it_writes_in_its_folders_and_nowhere_else(
     ours, other = tmp_path / "ours", tmp_path / "other"
     ours.mkdir()
     other.mkdir()
-    inside = tried(call, str(ours / "file"), isolation, files=[str(ours)])
-    outside = tried(call, str(other / "file"), isolation, files=[str(ours)])
+    inside = attempt_escape(call, str(ours / "file"), isolation, files=[str(ours)])
+    outside = attempt_escape(call, str(other / "file"), isolation, files=[str(ours)])
 
     assert inside.answer in ("written", "0")
     assert (ours / "file").exists()
     assert not (other / "file").exists()
     assert outside.answer != inside.answer
-    assert violated(outside) == ("files" if call == "write" else None)
+    assert violation_limit(outside) == ("files" if call == "write" else None)
 
 
 @pytest.mark.long
@@ -166,7 +166,7 @@ def test_it_changes_no_attributes_outside_its_folders(tmp_path: Path, isolation:
     other.write_text("here")
     (tmp_path / "ours").mkdir()
     before = other.stat()
-    tried("change", str(other), isolation, files=[str(tmp_path / "ours")])
+    attempt_escape("change", str(other), isolation, files=[str(tmp_path / "ours")])
 
     after = other.stat()
     assert (after.st_mode, after.st_mtime, after.st_size) == (
@@ -178,18 +178,18 @@ def test_it_changes_no_attributes_outside_its_folders(tmp_path: Path, isolation:
 
 @pytest.mark.long
 def test_no_file_grows_beyond_its_size() -> None:
-    assert violated(tried("fill", "5000000", file_size=1_000_000)) == "file size"
-    assert tried("fill", "900000", file_size=1_000_000).answer == "written"
+    assert violation_limit(attempt_escape("fill", "5000000", file_size=1_000_000)) == "file size"
+    assert attempt_escape("fill", "900000", file_size=1_000_000).answer == "written"
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("isolation", BOTH)
 def test_without_destinations_it_reaches_nothing(page: str, isolation: Isolation) -> None:
-    assert tried("fetch", f"http://{page}/", isolation).answer is None
-    refused = tried("fetch", "http://boyd.invalid/", isolation)
-    assert violated(refused) == "network"
+    assert attempt_escape("fetch", f"http://{page}/", isolation).answer is None
+    refused = attempt_escape("fetch", "http://boyd.invalid/", isolation)
+    assert violation_limit(refused) == "network"
     assert "boyd.invalid:80" in refused.error
-    assert "connected" not in (tried("fetch_elsewhere", page, isolation).answer or "")
+    assert "connected" not in (attempt_escape("fetch_elsewhere", page, isolation).answer or "")
 
 
 @pytest.mark.long
@@ -197,29 +197,29 @@ def test_it_reaches_its_destinations_and_no_others(page: str) -> None:
     port = page.rpartition(":")[2]
     network = [page, f"boyd-test.invalid:{port}"]
 
-    assert tried("fetch", f"http://{page}/", network=network).answer == "hello"
-    elsewhere = tried("fetch", "http://192.0.2.1/", network=network)
-    assert violated(elsewhere) == "network"
+    assert attempt_escape("fetch", f"http://{page}/", network=network).answer == "hello"
+    elsewhere = attempt_escape("fetch", "http://192.0.2.1/", network=network)
+    assert violation_limit(elsewhere) == "network"
     assert "192.0.2.1:80 is not among the destinations" in elsewhere.error
 
 
 @pytest.mark.long
 def test_a_program_that_tries_another_address_is_noticed() -> None:
-    result = tried("fetch_elsewhere", "192.0.2.1:80")
+    result = attempt_escape("fetch_elsewhere", "192.0.2.1:80")
 
     assert "connected" not in (result.answer or "")
-    assert violated(result) == "network"
+    assert violation_limit(result) == "network"
 
 
 @pytest.mark.long
 def test_any_network_is_reached_only_if_that_is_declared(page: str) -> None:
-    assert tried("fetch", f"http://{page}/", network="any").answer == "hello"
+    assert attempt_escape("fetch", f"http://{page}/", network="any").answer == "hello"
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("isolation", BOTH)
 def test_nothing_that_it_leaves_lives_on(isolation: Isolation) -> None:
-    assert tried("leave", isolation=isolation).answer == "left"
+    assert attempt_escape("leave", isolation=isolation).answer == "left"
 
     assert subprocess.run(["pgrep", "-f", "sleep 1234"], check=False).returncode == 1
 
@@ -228,7 +228,7 @@ def test_nothing_that_it_leaves_lives_on(isolation: Isolation) -> None:
 @pytest.mark.parametrize("isolation", BOTH)
 def test_it_ends_no_process_outside(isolation: Isolation) -> None:
     with subprocess.Popen(["sleep", "60"]) as other:
-        result = tried("end", str(other.pid), isolation)
+        result = attempt_escape("end", str(other.pid), isolation)
         assert other.poll() is None
         other.kill()
 
@@ -239,7 +239,7 @@ def test_it_ends_no_process_outside(isolation: Isolation) -> None:
 @pytest.mark.parametrize("isolation", BOTH)
 def test_it_changes_no_process_outside_and_makes_no_namespace(isolation: Isolation) -> None:
     with subprocess.Popen(["sleep", "60"]) as other:
-        result = tried("harm", str(other.pid), isolation)
+        result = attempt_escape("harm", str(other.pid), isolation)
         other.kill()
 
     assert result.answer == "[]", result
@@ -252,8 +252,8 @@ def test_files_left_in_the_working_folder_are_no_modules_of_the_next_action(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     folder = str(tmp_path)
-    assert tried("plant", folder, isolation, files=[folder]).answer == "planted"
-    assert tried("planted", "", isolation, files=[folder]).answer == "no"
+    assert attempt_escape("plant", folder, isolation, files=[folder]).answer == "planted"
+    assert attempt_escape("planted", "", isolation, files=[folder]).answer == "no"
 
 
 @pytest.mark.long
@@ -262,7 +262,7 @@ def test_output_of_an_action_is_logged_under_its_name(
     isolation: Isolation, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level("INFO"):
-        assert tried("forge", isolation=isolation).answer == "forged"
+        assert attempt_escape("forge", isolation=isolation).answer == "forged"
 
     printed = "printed by agents.escapes:forge: 2026-01-01 INFO boyd.worker: a forged line"
     assert printed in caplog.messages
@@ -271,14 +271,14 @@ def test_output_of_an_action_is_logged_under_its_name(
 @pytest.mark.long
 @pytest.mark.parametrize("line", ["garbage", "[]", "{}garbage", '{"answer": 1}', "[" * 100_000])
 def test_something_else_than_an_answer_leaves_open_what_it_did(line: str) -> None:
-    result = tried("answer_by_hand", line, "kernel")
+    result = attempt_escape("answer_by_hand", line, "kernel")
 
     assert (result.answer, result.lost) == (None, True)
     assert result.error.startswith("its process answered with something else than a result: ")
 
 
 def test_an_answer_of_too_many_values_is_refused_unread() -> None:
-    result = tried("answer_many", "[],", "kernel")
+    result = attempt_escape("answer_many", "[],", "kernel")
 
     assert (result.answer, result.lost) == (None, True)
     assert result.error.endswith("it has more than 500000 values")
@@ -324,4 +324,4 @@ def test_without_bubblewrap_what_needs_it_is_refused(monkeypatch: pytest.MonkeyP
 
 def test_a_folder_that_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(CannotConfine, match="does not exist"):
-        tried("about", files=[str(tmp_path / "missing")])
+        attempt_escape("about", files=[str(tmp_path / "missing")])

@@ -29,11 +29,11 @@ def result(deployment: Deployment, id: str) -> ActionResult:
     """The result of a call, once it has ended."""
     calls = deployment.agent("sandboxed").calls
 
-    def ended() -> ActionResult | None:
+    def final_result() -> ActionResult | None:
         record = calls.get(id)
         return record.result if record else None
 
-    outcome = wait_until(ended, 60)
+    outcome = wait_until(final_result, 60)
     assert isinstance(outcome, ActionResult)
     return outcome
 

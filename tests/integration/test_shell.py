@@ -44,7 +44,7 @@ def run(command: str, plugin: Shell | None = None, **params: Any) -> tuple[Actio
     return result, result.output
 
 
-def said(command: str, plugin: Shell | None = None, **params: Any) -> str:
+def output_of(command: str, plugin: Shell | None = None, **params: Any) -> str:
     result, output = run(command, plugin, **params)
     assert result.success, result.error
     return str(output["output"])
@@ -55,7 +55,7 @@ def pids(path: Path) -> list[int]:
 
 
 def test_stdout_and_stderr_come_in_the_job_in_which_they_were_written() -> None:
-    assert said("echo one; echo two >&2; echo three") == "one\ntwo\nthree\n"
+    assert output_of("echo one; echo two >&2; echo three") == "one\ntwo\nthree\n"
 
 
 def test_the_exit_code_is_returned() -> None:
@@ -70,9 +70,9 @@ def test_a_command_that_a_signal_killed_ends_with_128_and_its_number() -> None:
 
 def test_it_is_a_login_shell_without_input_in_a_session_of_its_own(home: Path) -> None:
     (home / ".bash_profile").write_text("export GREETING=hello\n")
-    assert said("echo $GREETING; cat; echo end") == "hello\nend\n"
-    assert said("ps -o sid= -p $$ | tr -d ' '; echo $$").split()[0] != str(os.getsid(0))
-    assert said("test -t 0 || echo none") == "none\n"
+    assert output_of("echo $GREETING; cat; echo end") == "hello\nend\n"
+    assert output_of("ps -o sid= -p $$ | tr -d ' '; echo $$").split()[0] != str(os.getsid(0))
+    assert output_of("test -t 0 || echo none") == "none\n"
 
 
 def test_a_line_that_looks_like_an_option_is_none() -> None:
@@ -80,20 +80,20 @@ def test_a_line_that_looks_like_an_option_is_none() -> None:
 
 
 def test_a_broken_pipe_ends_a_command_as_usual() -> None:
-    assert said("yes | head -1") == "y\n"
+    assert output_of("yes | head -1") == "y\n"
 
 
 def test_variables_that_could_be_secrets_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BOYD_REDIS_URL", "redis://:hush@x")
     monkeypatch.setenv("MODE", "test")
-    text = said("env; cat /proc/$PPID/environ | tr '\\0' '\\n'", Shell(environment=["MODE"]))
+    text = output_of("env; cat /proc/$PPID/environ | tr '\\0' '\\n'", Shell(environment=["MODE"]))
     assert "hush" not in text
     assert {"MODE=test", "PAGER=cat", "GIT_TERMINAL_PROMPT=0", "TERM=dumb"} <= set(text.split())
 
 
 def test_the_folder_is_the_one_that_was_asked_for(home: Path) -> None:
-    assert said("pwd", workdir="/") == "/\n"
-    assert said("pwd", Shell(workdir="/usr")) == "/usr\n"
+    assert output_of("pwd", workdir="/") == "/\n"
+    assert output_of("pwd", Shell(workdir="/usr")) == "/usr\n"
 
 
 def test_a_command_that_times_out_exits_with_124_and_keeps_its_output(home: Path) -> None:
@@ -121,7 +121,7 @@ def test_a_command_that_ignores_termination_is_killed_with_all_its_descendants(h
 
 def test_a_background_process_is_neither_killed_nor_waited_for(home: Path) -> None:
     began = time.monotonic()
-    assert said("nohup sleep 60 > log 2>&1 & echo $! > pids; echo done") == "done\n"
+    assert output_of("nohup sleep 60 > log 2>&1 & echo $! > pids; echo done") == "done\n"
     assert time.monotonic() - began < 50
     [pid] = pids(home / "pids")
     assert is_alive(pid)
@@ -130,7 +130,7 @@ def test_a_background_process_is_neither_killed_nor_waited_for(home: Path) -> No
 
 def test_a_pipe_that_is_held_open_is_read_for_two_seconds_only(home: Path) -> None:
     began = time.monotonic()
-    assert said("setsid sleep 60 & echo $! > pids; echo done") == "done\n"
+    assert output_of("setsid sleep 60 & echo $! > pids; echo done") == "done\n"
     assert time.monotonic() - began < 50
     for pid in pids(home / "pids"):
         os.kill(pid, signal.SIGKILL)
@@ -147,14 +147,14 @@ def test_gigabytes_of_output_take_no_memory() -> None:
 
 
 def test_head_and_tail_of_long_output_are_kept() -> None:
-    text = said("echo first; seq 100000; echo last")
+    text = output_of("echo first; seq 100000; echo last")
     assert text.startswith("first\n1\n2\n")
     assert text.endswith("99999\n100000\nlast\n")
     assert "bytes omitted]" in text
 
 
 def test_output_that_is_no_text_is_no_problem() -> None:
-    assert said("printf 'a\\377\\0b'") == "a?\0b"
+    assert output_of("printf 'a\\377\\0b'") == "a?\0b"
 
 
 def test_a_command_that_is_too_long_is_refused_and_one_that_just_fits_runs() -> None:
@@ -196,7 +196,7 @@ def test_commands_run_as_the_user_of_the_options() -> None:
     nobody = pwd.getpwnam("nobody")
     plugin = Shell(user="nobody", workdir="/")
     plugin.init(Rig(plugin).ctx)
-    text = said("id -u; id -g; echo $USER; id -G", plugin)
+    text = output_of("id -u; id -g; echo $USER; id -G", plugin)
     assert text.split()[:3] == [str(nobody.pw_uid), str(nobody.pw_gid), "nobody"]
     assert "0" not in text.split()[3:]
 

@@ -46,7 +46,7 @@ class Library(Plugin):
 
 
 @contextmanager
-def asked(url: str, plugin: Plugin | None = None, **llm: Any) -> Iterator[Scene]:
+def agent_with_model(url: str, plugin: Plugin | None = None, **llm: Any) -> Iterator[Scene]:
     """An agent with that model."""
     timeouts = {"first": 300, "total": 600}
     settings = {"base_url": url, "model": "any", "timeouts": timeouts, **llm}
@@ -92,7 +92,7 @@ def test_boyd_ask_shows_what_a_real_model_answers_and_what_it_took(tmp_path: Pat
 
 
 def test_repeatedly_truncated_answers_end_the_investigation() -> None:
-    with small_model(2048) as url, asked(url, max_output_tokens=12) as here:
+    with small_model(2048) as url, agent_with_model(url, max_output_tokens=12) as here:
         investigation = here.ask("Tell a long story about a ship.")
 
         turns = here.entries(Said)
@@ -107,7 +107,7 @@ def test_repeatedly_truncated_answers_end_the_investigation() -> None:
 def test_a_call_that_comes_as_text_is_made_and_the_server_is_named() -> None:
     with (
         small_model(4096, SPOKEN_CALL) as url,
-        asked(url, Library(), limits={"max_steps": 3}) as here,
+        agent_with_model(url, Library(), limits={"max_steps": 3}) as here,
     ):
         investigation = here.ask("Look up the disk.")
 
@@ -127,7 +127,7 @@ def test_a_conversation_that_the_server_refuses_as_too_long_is_compacted_and_goe
     limits = {"max_steps": 5}
     with (
         small_model(1024, SPOKEN_CALL) as url,
-        asked(url, Library(), limits=limits, profile="off") as here,
+        agent_with_model(url, Library(), limits=limits, profile="off") as here,
     ):
         investigation = here.ask("Look up the disk.")
 

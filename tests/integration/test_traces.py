@@ -94,7 +94,7 @@ class World:
         self.start()
 
 
-def named(spans: list[Span], name: str) -> list[Span]:
+def spans_named(spans: list[Span], name: str) -> list[Span]:
     return [span for span in spans if span.name == name]
 
 
@@ -152,7 +152,7 @@ def test_one_trace_from_the_alert_to_the_effect_while_workers_are_killed_in_ever
         world.kill_in("act", 2, hold)
         acted = trace_named(deployment, "traced", 2)
         wait_until(lambda: [span for span in sink.spans() if span.trace_id == acted], 40)
-        wait_until(lambda: named(sink.spans(), "approval traced:act"))
+        wait_until(lambda: spans_named(sink.spans(), "approval traced:act"))
         spans = sink.spans()
 
     check(spans)
@@ -174,7 +174,7 @@ def test_one_trace_from_the_alert_to_the_effect_while_workers_are_killed_in_ever
         "  complete (lease_lost)",
         "  complete",
     ]
-    (approval,) = named(spans, "approval traced:act")
+    (approval,) = spans_named(spans, "approval traced:act")
     assert outline(spans, approval.trace_id) == [
         "approval traced:act",
         "  attempt (lease_lost)",
@@ -183,7 +183,7 @@ def test_one_trace_from_the_alert_to_the_effect_while_workers_are_killed_in_ever
     links_of = {
         span.name: links(span) for span in spans if span.trace_id in (trace, approval.trace_id)
     }
-    root = next(span for span in named(spans, "iteration") if span.trace_id == trace)
+    root = next(span for span in spans_named(spans, "iteration") if span.trace_id == trace)
     assert links_of["iteration"] == {"intake": ALERT}
     assert links_of["run"] == {"run": RUN}
     assert links_of["act"] == {"approval": f"{approval.span_id:016x}"}

@@ -140,7 +140,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
         yield running
 
 
-def gone(processes: list[psutil.Process]) -> bool:
+def are_gone(processes: list[psutil.Process]) -> bool:
     """Check that every process has ended."""
     return not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in processes)
 
@@ -149,7 +149,7 @@ def test_it_shows_iterations_and_others_can_look_in(up: Up) -> None:
     up.says("small #3")
     status = up.command("status")
     history = up.command("history", "--limit", "2")
-    with urlopen(f"{told(up, 'API')}/healthz") as answer:
+    with urlopen(f"{printed_value(up, 'API')}/healthz") as answer:
         health = json.load(answer)
 
     assert "continuous" in json.dumps(status)
@@ -162,7 +162,7 @@ def test_the_process_that_forks_the_others_has_one_thread(up: Up) -> None:
     assert {"worker", "act", "beat", "api", "archive"} <= set(up.children())
 
 
-def told(up: Up, name: str) -> str:
+def printed_value(up: Up, name: str) -> str:
     """A value that it printed when it started."""
     lines = up.output.read_text().splitlines()
     return next(line.split(maxsplit=1)[1] for line in lines if line.startswith(f"  {name} "))
@@ -172,11 +172,11 @@ def told(up: Up, name: str) -> str:
 def test_it_makes_a_key_that_only_its_user_can_read(up: Up) -> None:
     path = up.state / "key"
     text = path.read_text().strip()
-    assert str(path) in told(up, "key")
+    assert str(path) in printed_value(up, "key")
     assert text not in up.output.read_text()
     assert path.stat().st_mode & 0o077 == 0
     result = subprocess.run(
-        ["/bin/sh", "-c", told(up, "try")], capture_output=True, text=True, check=False
+        ["/bin/sh", "-c", printed_value(up, "try")], capture_output=True, text=True, check=False
     )
     [key] = up.command("keys", "list")
     assert key["id"] == text.split("_")[1]
@@ -191,7 +191,7 @@ def test_up_prints_the_api_address_once_it_answers_before_any_iteration(
 ) -> None:
     with Up(tmp_path, agent) as running:
         running.says("  API ")
-        with urlopen(f"{told(running, 'API')}/healthz") as answer:
+        with urlopen(f"{printed_value(running, 'API')}/healthz") as answer:
             assert answer.status == 200
         running.says("small #1  ")
         lines = running.output.read_text().splitlines()
@@ -242,7 +242,7 @@ def test_ctrl_c_stops_everything(fresh: Up) -> None:
     fresh.process.send_signal(signal.SIGINT)
 
     assert fresh.process.wait(180) == 0
-    assert gone(below)
+    assert are_gone(below)
     assert not (fresh.state / "runtime.json").exists()
 
 
@@ -252,7 +252,7 @@ def test_a_kill_leaves_no_process_behind(fresh: Up) -> None:
     fresh.process.kill()
     fresh.process.wait()
 
-    wait_until(lambda: gone(below), 20)
+    wait_until(lambda: are_gone(below), 20)
 
 
 @pytest.mark.parametrize("name", ["redis", "worker", pytest.param("beat", marks=pytest.mark.long)])
@@ -289,7 +289,7 @@ def test_state_may_be_on_a_cluster_from_one_start_to_the_next(tmp_path: Path, ag
         below = first.tree()
         first.process.send_signal(signal.SIGINT)
         assert first.process.wait(180) == 0
-        assert gone(below)
+        assert are_gone(below)
     assert [finding["what"] for finding in findings if finding["subject"] == "cluster"] == [
         "3 masters serve all slots"
     ]
@@ -310,7 +310,7 @@ def test_a_key_unknown_to_redis_is_replaced(tmp_path: Path, agent: str) -> None:
     with Up(tmp_path, agent, "--show-key") as running:
         running.says("small #1")
         text = (state / "key").read_text().strip()
-        assert told(running, "key") == text
+        assert printed_value(running, "key") == text
         assert "b" * 43 not in text
         assert running.command("agents")[0]["id"] == "small"
 

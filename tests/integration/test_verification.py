@@ -44,7 +44,7 @@ def verification(deployment: Deployment, execution: str) -> EffectVerification:
     return entry.verification
 
 
-def compensated(deployment: Deployment, execution: str) -> bool:
+def is_compensated(deployment: Deployment, execution: str) -> bool:
     """Check that the harm was compensated."""
     return verification(deployment, execution).compensation is not None
 
@@ -52,7 +52,7 @@ def compensated(deployment: Deployment, execution: str) -> bool:
 def test_harm_is_seen_and_undone_by_workers(deployment: Deployment) -> None:
     deployment.worker("w0", MODULE)
     execution = act(deployment)
-    wait_until(lambda: compensated(deployment, execution))
+    wait_until(lambda: is_compensated(deployment, execution))
 
     verdict = verification(deployment, execution)
     assert (verdict.verdict, verdict.evidence) == ("worse", "it is broken")
@@ -79,7 +79,7 @@ def test_another_worker_verifies_when_one_is_lost_at_a_check(
     gate.unlink()
     deployment.worker("w1", MODULE)
 
-    wait_until(lambda: compensated(deployment, execution))
+    wait_until(lambda: is_compensated(deployment, execution))
     wait_until(lambda: deployment.effects() == ["break", "look", "look", "mend", "look"])
 
 
@@ -94,7 +94,7 @@ def test_a_rollback_whose_worker_was_killed_is_not_repeated_and_the_action_is_su
     gate.unlink()
     deployment.worker("w1", MODULE)
 
-    wait_until(lambda: compensated(deployment, execution))
+    wait_until(lambda: is_compensated(deployment, execution))
     compensation = verification(deployment, execution).compensation
     assert compensation is not None
     assert compensation.state == "failed"
@@ -116,7 +116,7 @@ def test_an_action_whose_worker_was_killed_is_verified(deployment: Deployment) -
     execution = deployment.agent("verified").executions.of_iteration(trigger.iteration)
 
     assert [action_result.state for action_result in result.action_results] == ["unknown"]
-    wait_until(lambda: compensated(deployment, execution))
+    wait_until(lambda: is_compensated(deployment, execution))
     verdict = verification(deployment, execution)
     assert verdict.verdict == "worse"
     assert verdict.compensation is not None

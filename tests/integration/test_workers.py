@@ -233,13 +233,13 @@ def test_an_approved_action_survives_the_death_of_its_worker(
     deployment.kill(owner(deployment, line))
     held.unlink()
 
-    def ended() -> str | None:
+    def final_state() -> str | None:
         approval = store.approvals.get(item.id)
         assert approval is not None
         assert approval.execution is not None
         return approval.execution.state if approval.result else None
 
-    state = wait_until(ended, 15)
+    state = wait_until(final_state, 15)
 
     assert ("unknown" if killed == "during" else "succeeded") == state
     assert len(marks(deployment, "act")) == 1

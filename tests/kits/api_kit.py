@@ -149,7 +149,7 @@ class Site:
         """
         here, count = threading.get_ident(), 0
 
-        def counted(real: Any) -> Any:
+        def count_calls(real: Any) -> Any:
             def execute(*args: Any, **options: Any) -> Any:
                 nonlocal count
                 count += threading.get_ident() == here
@@ -159,8 +159,8 @@ class Site:
 
         alone, together = redis.Redis.execute_command, redis.client.Pipeline.execute
         with (
-            mock.patch.object(redis.Redis, "execute_command", counted(alone)),
-            mock.patch.object(redis.client.Pipeline, "execute", counted(together)),
+            mock.patch.object(redis.Redis, "execute_command", count_calls(alone)),
+            mock.patch.object(redis.client.Pipeline, "execute", count_calls(together)),
             mock.patch.object(services, "_FRESH", 3600),
         ):
             ask()

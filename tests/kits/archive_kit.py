@@ -97,7 +97,7 @@ class Archive:
             ]
 
 
-def listed(past: MergedHistory, limit: int = 50, **query: Any) -> list[int]:
+def list_numbers(past: MergedHistory, limit: int = 50, **query: Any) -> list[int]:
     """The numbers of all matching iterations, page by page."""
     numbers: list[int] = []
     cursor: str | None = None
@@ -250,7 +250,7 @@ def answers(url: str) -> bool:
         database.close()
 
 
-def needed_postgresql() -> Path:
+def require_postgresql() -> Path:
     """The folder of the PostgreSQL programs; missing: the test is skipped here, failed in CI."""
     programs = postgresql_programs()
     if programs is None:

@@ -52,7 +52,7 @@ class Anything(Model):
     filename: str = ""
 
 
-def said(*texts: str, failed: bool = False) -> _Result:
+def tool_result(*texts: str, failed: bool = False) -> _Result:
     """The result of a tool."""
     return {"content": [{"type": "text", "text": text} for text in texts], "isError": failed}
 
@@ -123,21 +123,23 @@ TASKS_HERE = MadeTasks()
 
 def greet(request: AssistantRequest, arguments: Anything) -> _Result:
     """Greet."""
-    return said(f"Hello, {arguments.name}!")
+    return tool_result(f"Hello, {arguments.name}!")
 
 
 def slow_compute(request: AssistantRequest, arguments: Anything) -> _Result | TaskState:
     """Take its time."""
     if not request.takes_tasks:
-        return said("done")
-    return TASKS_HERE.begin(arguments.seconds, None, status="completed", result=said("done"))
+        return tool_result("done")
+    return TASKS_HERE.begin(arguments.seconds, None, status="completed", result=tool_result("done"))
 
 
 def failing_job(request: AssistantRequest, arguments: Anything) -> TaskState:
     """Fail, as a task only."""
     if not request.takes_tasks:
         raise _lacking(extensions={TASKS: {}})
-    return TASKS_HERE.begin(0.3, None, status="completed", result=said("failed", failed=True))
+    return TASKS_HERE.begin(
+        0.3, None, status="completed", result=tool_result("failed", failed=True)
+    )
 
 
 def protocol_error_job(request: AssistantRequest, arguments: Anything) -> TaskState:
@@ -149,13 +151,13 @@ def protocol_error_job(request: AssistantRequest, arguments: Anything) -> TaskSt
 def confirm_delete(request: AssistantRequest, arguments: Anything) -> TaskState:
     """Ask once."""
     asks = {uuid.uuid4().hex: _elicitation("Delete?", "confirm")}
-    return TASKS_HERE.begin(None, asks, status="completed", result=said("deleted"))
+    return TASKS_HERE.begin(None, asks, status="completed", result=tool_result("deleted"))
 
 
 def multi_input(request: AssistantRequest, arguments: Anything) -> TaskState:
     """Ask twice."""
     asks = {uuid.uuid4().hex: _elicitation("Who?", "name") for _ in range(2)}
-    return TASKS_HERE.begin(None, asks, status="completed", result=said("thanks"))
+    return TASKS_HERE.begin(None, asks, status="completed", result=tool_result("thanks"))
 
 
 def with_task(request: AssistantRequest, arguments: Anything) -> _Result | TaskState:
@@ -165,22 +167,22 @@ def with_task(request: AssistantRequest, arguments: Anything) -> _Result | TaskS
         ask = {"who": _elicitation("Who?", "name")}
         return {"resultType": "input_required", "inputRequests": ask}
     name = answers["who"]["content"]["name"]
-    return TASKS_HERE.begin(0, None, status="completed", result=said(f"for {name}"))
+    return TASKS_HERE.begin(0, None, status="completed", result=tool_result(f"for {name}"))
 
 
 def needs_sampling(request: AssistantRequest, arguments: Anything) -> _Result:
     """Need what no client here has."""
     if "sampling" not in request.message.capabilities:
         raise _lacking(sampling={})
-    return said("sampled")
+    return tool_result("sampled")
 
 
 def error(request: AssistantRequest, arguments: Anything) -> _Result:
     """Fail."""
-    return said("This tool intentionally returns an error for testing", failed=True)
+    return tool_result("This tool intentionally returns an error for testing", failed=True)
 
 
-def _fixed(name: str, result: _Result) -> AssistantTool:
+def _fixture_tool(name: str, result: _Result) -> AssistantTool:
     def run(request: AssistantRequest, arguments: Anything) -> _Result:
         """Answer always the same."""
         return result
@@ -199,9 +201,9 @@ TOOLS = (
     AssistantTool("test_tool_with_task", with_task, Anything),
     AssistantTool("test_missing_capability", needs_sampling, Anything),
     AssistantTool("test_error_handling", error, Anything),
-    _fixed("test_simple_text", said(_TEXT)),
-    _fixed("test_streaming_elicitation", said("one frame")),
-    _fixed("test_logging_tool", said("nothing logged")),
+    _fixture_tool("test_simple_text", tool_result(_TEXT)),
+    _fixture_tool("test_streaming_elicitation", tool_result("one frame")),
+    _fixture_tool("test_logging_tool", tool_result("nothing logged")),
 )
 
 

@@ -153,7 +153,7 @@ class Console:
 
 def open_again(page: Any, url: str) -> None:
     """Open a page after a failed request, the end of which may overtake the first attempt."""
-    _overtaken(page, url)
+    _open_unless_overtaken(page, url)
     page.goto(url)
 
 
@@ -163,10 +163,10 @@ def _settle(context: Any) -> None:
     Playwright then waits for the end of the page without limit (its issue 42366).
     """
     for page in context.pages:
-        _overtaken(page, "about:blank")
+        _open_unless_overtaken(page, "about:blank")
 
 
-def _overtaken(page: Any, url: str) -> None:
+def _open_unless_overtaken(page: Any, url: str) -> None:
     """Open a page, unless another navigation overtakes that; it has ended then, too."""
     from playwright.sync_api import Error
 

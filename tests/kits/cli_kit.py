@@ -231,7 +231,7 @@ def new_key(redis_url: str, principal: str, *scopes: Scope, **more: Any) -> str:
     return text
 
 
-def said(stream: IO[str] | None, text: str) -> list[str]:
+def read_until(stream: IO[str] | None, text: str) -> list[str]:
     """The lines that come until one has *text* in it, which must be soon."""
     assert stream is not None
     lines: list[str] = []
@@ -250,7 +250,7 @@ def said(stream: IO[str] | None, text: str) -> list[str]:
     return lines
 
 
-def announced(store: Store, announced_agent: Agent) -> None:
+def announce(store: Store, announced_agent: Agent) -> None:
     """Announce an agent as its workers do."""
     store.fleet.register(
         AgentEntry(
@@ -270,11 +270,11 @@ def announced(store: Store, announced_agent: Agent) -> None:
 def lab_of(store: Store, *parts: Any, **settings: Any) -> Lab:
     """An agent `test` of *parts* with an imaginary worker, announced."""
     new_agent = agent(*parts, **settings)
-    announced(store, new_agent)
-    return Lab(new_agent, client=store.client, post=received)
+    announce(store, new_agent)
+    return Lab(new_agent, client=store.client, post=receive)
 
 
-def received(*_: object) -> Delivery:
+def receive(*_: object) -> Delivery:
     """Receive a callback, without a network."""
     return Delivery(at=utc_now(), ok=True, status=204, duration=1.0)
 

@@ -36,12 +36,12 @@ def stop_writes(master: Any, replicas: int) -> None:
     would take its place without what it lacks.
     """
 
-    def copied() -> bool:
+    def has_copies() -> bool:
         # Each time, because a busy machine may take longer than one pause.
         master.execute_command("CLIENT", "PAUSE", 60_000, "WRITE")
         return is_copied(master.info("replication"), replicas)
 
-    wait_until(copied)
+    wait_until(has_copies)
 
 
 def is_copied(state: dict[str, Any], replicas: int) -> bool:

@@ -72,11 +72,11 @@ class AgentClient:
     def verified(self, execution: dict[str, Any]) -> dict[str, Any]:
         """The verification of an execution, once it has a verdict."""
 
-        def found() -> dict[str, Any] | None:
+        def find_verdict() -> dict[str, Any] | None:
             got = self.ask("GET", f"/executions/{execution['id']}").get("verification") or {}
             return got if got.get("verdict") else None
 
-        entry: dict[str, Any] = wait_until(found, 60)
+        entry: dict[str, Any] = wait_until(find_verdict, 60)
         return entry
 
     def wait_until_running(self, called: dict[str, Any]) -> str:

@@ -33,12 +33,12 @@ def variables(dashboard: Any) -> dict[str, Any]:
     return {variable["name"]: variable for variable in dashboard["templating"]["list"]}
 
 
-def used(text: str) -> set[str]:
+def variables_in(text: str) -> set[str]:
     """The variables in a text."""
     return {match[1] or match[2] for match in _VARIABLE.finditer(text)}
 
 
-def filled(expr: str, values: dict[str, str]) -> str:
+def fill(expr: str, values: dict[str, str]) -> str:
     """An expression with values in place of its variables."""
     return _VARIABLE.sub(lambda match: (BUILT_IN | values)[match[1] or match[2]], expr)
 

@@ -145,7 +145,7 @@ class RestApi:
     # The operations, by method and path
 
     def get_actions_runs(self, _: Any, __: Any, query: dict[str, str]) -> tuple[int, Any]:
-        runs = [_filled("GET /actions/runs/{run_id}", **run) for run in self._state["runs"]]
+        runs = [_fill("GET /actions/runs/{run_id}", **run) for run in self._state["runs"]]
         matching = [
             run
             for run in runs
@@ -158,7 +158,7 @@ class RestApi:
 
     def get_actions_runs_run_id(self, values: list[str], *_: Any) -> tuple[int, Any]:
         run = _one(self._state["runs"], "id", values[0])
-        return 200, _filled("GET /actions/runs/{run_id}", **run)
+        return 200, _fill("GET /actions/runs/{run_id}", **run)
 
     def post_actions_runs_run_id_rerun_failed_jobs(
         self, values: list[str], *_: Any
@@ -168,7 +168,7 @@ class RestApi:
         return 201, {}
 
     def get_releases(self, _: Any, __: Any, query: dict[str, str]) -> tuple[int, Any]:
-        releases = [_filled("GET /releases", **release) for release in self._state["releases"]]
+        releases = [_fill("GET /releases", **release) for release in self._state["releases"]]
         return 200, _page(releases, query)
 
     def get_issues(self, _: Any, __: Any, query: dict[str, str]) -> tuple[int, Any]:
@@ -202,15 +202,13 @@ class RestApi:
         name = f"refs/{values[0]}"
         if name not in self._state["refs"]:
             raise Refusal(404, "Not Found")
-        return 200, _filled(
-            "GET /git/ref/{ref}", ref=name, object={"sha": self._state["refs"][name]}
-        )
+        return 200, _fill("GET /git/ref/{ref}", ref=name, object={"sha": self._state["refs"][name]})
 
     def post_git_refs(self, _: Any, body: Any, __: Any) -> tuple[int, Any]:
         if body["ref"] in self._state["refs"]:
             raise Refusal(422, "Reference already exists")
         self._state["refs"][body["ref"]] = body["sha"]
-        return 201, _filled("POST /git/refs", ref=body["ref"], object={"sha": body["sha"]})
+        return 201, _fill("POST /git/refs", ref=body["ref"], object={"sha": body["sha"]})
 
     def delete_git_refs_ref(self, values: list[str], *_: Any) -> tuple[int, Any]:
         if self._state["refs"].pop(f"refs/{values[0]}", None) is None:
@@ -221,7 +219,7 @@ class RestApi:
         name = f"refs/heads/{body['base']}"
         merged = self._git.merge(self._state["refs"][name], body["head"], body["commit_message"])
         self._state["refs"][name] = merged
-        return 201, _filled("POST /merges", sha=merged)
+        return 201, _fill("POST /merges", sha=merged)
 
     def get_pulls(self, _: Any, __: Any, query: dict[str, str]) -> tuple[int, Any]:
         branch = query["head"].partition(":")[2]
@@ -247,7 +245,7 @@ class RestApi:
         status = "identical" if base == head else "diverged"
         if status == "diverged" and base in self._git.history(head):
             status = "ahead"
-        return 200, _filled("GET /compare/{basehead}", status=status)
+        return 200, _fill("GET /compare/{basehead}", status=status)
 
     def _commit(self, operation: str, sha: str) -> Any:
         commit = self._state["commits"].get(sha)
@@ -255,7 +253,7 @@ class RestApi:
             raise Refusal(404, "Not Found")
         parents = [{"sha": parent} for parent in commit["parents"]]
         tree = {"sha": commit["tree"]}
-        return _filled(operation, sha=sha, message=commit["message"], tree=tree, parents=parents)
+        return _fill(operation, sha=sha, message=commit["message"], tree=tree, parents=parents)
 
 
 def _operation(method: str, path: str) -> tuple[str, list[str]]:
@@ -270,7 +268,7 @@ def _operation(method: str, path: str) -> tuple[str, list[str]]:
     raise Refusal(404, f"the description has no {method} {path}")
 
 
-def _filled(operation: str, **fields: Any) -> Any:
+def _fill(operation: str, **fields: Any) -> Any:
     """The example of the description with *fields*, all of which it must have."""
     example = copy.deepcopy(API["operations"][operation]["example"])
     example = example[0] if isinstance(example, list) else example
@@ -282,7 +280,7 @@ def _filled(operation: str, **fields: Any) -> Any:
 def _issue(issue: Any) -> Any:
     fields = {name: issue[name] for name in ("number", "state", "title", "body", "labels")}
     url = f"https://github.com/{NAME}/issues/{issue['number']}"
-    filled = _filled("POST /issues", **fields, html_url=url)
+    filled = _fill("POST /issues", **fields, html_url=url)
     if not issue.get("is_pull"):
         del filled["pull_request"]
     return filled
@@ -291,7 +289,7 @@ def _issue(issue: Any) -> Any:
 def _pull(pull: Any) -> Any:
     url = f"https://github.com/{NAME}/pull/{pull['number']}"
     fields = {name: pull[name] for name in ("number", "state", "title", "merged_at")}
-    return _filled("POST /pulls", **fields, html_url=url)
+    return _fill("POST /pulls", **fields, html_url=url)
 
 
 def _page(items: list[Any], query: dict[str, str]) -> list[Any]:

@@ -77,7 +77,7 @@ class Hammer:
     def _push(self) -> None:
         now, relevance = datetime.now(UTC), self._dice.random()
 
-        def pushed(session: GoalSession) -> GoalSession:
+        def push_note(session: GoalSession) -> GoalSession:
             note = MemoryNote(
                 content=f"from {self._number}",
                 kind="Action",
@@ -88,7 +88,7 @@ class Hammer:
             )
             return push(session, note, CONFIG)
 
-        _, after = self._change(pushed)
+        _, after = self._change(push_note)
         self.account.pushed.append(after.memory[-1].id)
         if is_consolidation_due(after, CONFIG) and self._dice.random() < 0.2:
             self._consolidate()
@@ -97,12 +97,12 @@ class Hammer:
         now = datetime.now(UTC)
         ids: list[str] = []
 
-        def consolidated(session: GoalSession) -> GoalSession:
+        def consolidate_now(session: GoalSession) -> GoalSession:
             after, episodes = consolidate(session, {}, 1, now, CONFIG)
             ids[:] = [episode.id for episode in episodes]
             return after
 
-        self._change(consolidated)
+        self._change(consolidate_now)
         self.account.kept += ids
 
     def _claim(self) -> None:

@@ -41,7 +41,7 @@ def having(
     for description in descriptions:
         session, goal = add_goal(session, description, NOW, config)
         ids.append(goal.id)
-    return session if not fields else patched(session, *ids, **fields), ids
+    return session if not fields else patch_goals(session, *ids, **fields), ids
 
 
 def a_goal(description: str = "find mammals", **fields: Any) -> Goal:
@@ -50,17 +50,19 @@ def a_goal(description: str = "find mammals", **fields: Any) -> Goal:
     return Goal(**{**defaults, "created_at": NOW, "updated_at": NOW, **fields})
 
 
-def patched(session: GoalSession, *ids: str, **fields: Any) -> GoalSession:
+def patch_goals(session: GoalSession, *ids: str, **fields: Any) -> GoalSession:
     """The session in which those goals have those fields."""
     return with_goals(session, [get_goal(session, id).patched(fields) for id in ids])
 
 
-def stalled(session: GoalSession, *ids: str) -> GoalSession:
+def stall_goals(session: GoalSession, *ids: str) -> GoalSession:
     """The session in which those goals have just stalled."""
-    return patched(session, *ids, cycles_worked=5, last_progress_cycle=0)
+    return patch_goals(session, *ids, cycles_worked=5, last_progress_cycle=0)
 
 
-def told(session: GoalSession, goal: str, state: str = "done", **fields: Any) -> GoalSession:
+def report_outcome(
+    session: GoalSession, goal: str, state: str = "done", **fields: Any
+) -> GoalSession:
     """The session after the outcome of one more cycle, whose output is what it has found."""
     config = fields.pop("config", CONFIG)
     session = begin_cycle(session, NOW)

@@ -145,7 +145,7 @@ def _replica_set(deployment: Any, revision: int) -> Any:
     }
 
 
-def merged(target: Any, patch: Any) -> Any:
+def apply_merge_patch(target: Any, patch: Any) -> Any:
     """A JSON merge patch, applied (RFC 7396)."""
     if not isinstance(patch, dict):
         return patch
@@ -154,11 +154,11 @@ def merged(target: Any, patch: Any) -> Any:
         if value is None:
             result.pop(key, None)
         else:
-            result[key] = merged(result.get(key), value)
+            result[key] = apply_merge_patch(result.get(key), value)
     return result
 
 
-def patched(target: Any, operations: Any) -> Any:
+def apply_patch(target: Any, operations: Any) -> Any:
     """A JSON patch of `test`, `add` and `replace`, applied (RFC 6902); no lists."""
     result = copy.deepcopy(target)
     for operation in operations:
@@ -207,7 +207,7 @@ class ApiServer:
         listed = [
             {name: value for name, value in stored.items() if name not in ("apiVersion", "kind")}
             for key, stored in sorted(self._objects.known.items())
-            if key.startswith(f"{resource}/{namespace}") and _selected(stored, query)
+            if key.startswith(f"{resource}/{namespace}") and _is_selected(stored, query)
         ]
         first, limit = int(query.get("continue", 0)), int(query.get("limit", len(listed) or 1))
         rest = first + limit < len(listed)
@@ -225,11 +225,11 @@ class ApiServer:
             return thing
         if method == "PUT":
             validate(body, VERSION, strict=True)
-            after = merged(thing, {"spec": body["spec"], "metadata": body["metadata"]})
+            after = apply_merge_patch(thing, {"spec": body["spec"], "metadata": body["metadata"]})
         elif type == "application/merge-patch+json":
-            after = merged(thing, body)
+            after = apply_merge_patch(thing, body)
         elif type == "application/json-patch+json":
-            after = patched(thing, body)
+            after = apply_patch(thing, body)
         else:
             raise Failure(415, "UnsupportedMediaType", f"the body is {type}")
         if after["metadata"]["resourceVersion"] != thing["metadata"]["resourceVersion"]:
@@ -254,7 +254,7 @@ def _where(path: str) -> tuple[str, str, str, str]:
     return resource, namespace, name, sub
 
 
-def _selected(thing: Any, query: dict[str, str]) -> bool:
+def _is_selected(thing: Any, query: dict[str, str]) -> bool:
     labels = thing["metadata"].get("labels", {})
     selectors = [pair.split("=") for pair in query.get("labelSelector", "").split(",") if pair]
     if any(labels.get(name) != value for name, value in selectors):

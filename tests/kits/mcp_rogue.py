@@ -62,7 +62,7 @@ def misbehave(mode: str) -> None:
         sys.stdout.flush()
 
 
-def called(params: dict[str, object]) -> object:
+def answer_call(params: dict[str, object]) -> object:
     (FOLDER / "pid").write_text(str(os.getpid()))
     with (FOLDER / "calls").open("a") as file:
         file.write(json.dumps(params) + "\n")
@@ -81,7 +81,7 @@ def answer(method: str, params: dict[str, object]) -> object:
         }
     if method == "tools/list":
         return {"tools": listing(), **CONDUCT.get("page", {})}
-    return called(params)
+    return answer_call(params)
 
 
 for line in sys.stdin:

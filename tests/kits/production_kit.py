@@ -16,11 +16,11 @@ from tempfile import TemporaryDirectory
 import pytest
 import requests
 
-from archive_kit import bouncer, needed_postgresql, postgresql, wait_for_copies
+from archive_kit import bouncer, postgresql, require_postgresql, wait_for_copies
 from boyd.testing.model_server import ScriptedModel
 from guarded_redis import Guarded
 from harness import Deployment, free_port, wait_until
-from route_kit import Client, replied
+from route_kit import Client, model_reply
 from tls_kit import Authority
 from tracing_kit import Sink
 
@@ -60,7 +60,7 @@ http {{
 """
 
 
-def documented_location(upstream: str) -> str:
+def location_block(upstream: str) -> str:
     """The block for nginx in the guide, with the address of another API in it."""
     match = re.search(r"```nginx\n(.+?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
     assert match, f"{GUIDE.name} has no block for nginx"
@@ -212,9 +212,9 @@ def production(folder: Path) -> Iterator[Site]:
     guarded = Guarded(folder)
     try:
         with (
-            postgresql(needed_postgresql()) as server,
+            postgresql(require_postgresql()) as server,
             bouncer(server) as archive_url,
-            ScriptedModel([replied], forever=True) as model,
+            ScriptedModel([model_reply], forever=True) as model,
             Sink() as sink,
             Production(guarded, folder) as running,
         ):
@@ -229,7 +229,7 @@ def production(folder: Path) -> Iterator[Site]:
                 "MODEL_URL": f"{model.url}/v1",
             }
             api_url = running.run_everything()
-            with tls_proxy(documented_location(api_url)) as proxy:
+            with tls_proxy(location_block(api_url)) as proxy:
                 yield Site(running, api_url, proxy)
     finally:
         guarded.end()

@@ -161,7 +161,7 @@ def record(agent: Agent, count: int) -> list[LoopResult]:
     return [LoopResult.from_json(lab.run().to_json()) for _ in range(count)]
 
 
-def judged(path: Path, records: Iterable[LoopResult]) -> list[ReplayedIteration]:
+def replay_with(path: Path, records: Iterable[LoopResult]) -> list[ReplayedIteration]:
     """Replay *records* with an agent file."""
     shadow = Shadow(agent_from_file(path))
     return [judge(shadow, past_record) for past_record in records]

@@ -118,7 +118,7 @@ class Client:
 SLOW = "Why, after all?"
 
 
-def replied(request: Received) -> Reply:
+def model_reply(request: Received) -> Reply:
     """The model's answer."""
     return hang(60, say("Because.")) if SLOW in str(request.body["messages"]) else say("Because.")
 
@@ -254,16 +254,16 @@ class Known:
         return self._ask("POST", f"{BASE}/agents/routed{path}", body or {}, expect)
 
 
-def filled(value: Any, ids: Known) -> Any:
+def fill(value: Any, ids: Known) -> Any:
     """A path or body with the names of things that there are."""
     if isinstance(value, str):
         return value.format(known=ids)
     if isinstance(value, list):
-        return [filled(item, ids) for item in value]
-    return {name: filled(inner, ids) for name, inner in value.items()}
+        return [fill(item, ids) for item in value]
+    return {name: fill(inner, ids) for name, inner in value.items()}
 
 
-def asked_everything(ask: Client, ids: Known) -> Iterator[str]:
+def ask_everything(ask: Client, ids: Known) -> Iterator[str]:
     """Ask every route, of the default agent and of a named one; those without success."""
     for route in (each_route for each_route in ALL if each_route.name not in LAST):
         for rule in route.rules.values():
@@ -273,8 +273,8 @@ def asked_everything(ask: Client, ids: Known) -> Iterator[str]:
 
 
 def _refusal(ask: Client, ids: Known, route: Route, base: str) -> str:
-    path = filled(PATHS.get(route.name, route.path), ids)
-    body = filled(BODIES[route.name], ids) if route.name in BODIES else None
+    path = fill(PATHS.get(route.name, route.path), ids)
+    body = fill(BODIES[route.name], ids) if route.name in BODIES else None
     url = ask.base + base.replace("<agentId>", "routed") + path
     with ask.send(route.method, url, body, "bot" if route.noun == "mcp" else "bob") as got:
         if got.headers["Content-Type"].startswith("text/event-stream"):

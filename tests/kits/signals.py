@@ -42,13 +42,13 @@ def _group(pid: int) -> int | None:
 
 def _await_effect(pids: list[int], number: int) -> None:
     deadline = time.monotonic() + 120
-    while number in _HALTED and not all(_halted(pid, _HALTED[number]) for pid in pids):
+    while number in _HALTED and not all(_is_halted(pid, _HALTED[number]) for pid in pids):
         if time.monotonic() > deadline:
             raise AssertionError(f"processes {pids} have not obeyed signal {number}")
         time.sleep(0.001)
 
 
-def _halted(pid: int, states: str) -> bool:
+def _is_halted(pid: int, states: str) -> bool:
     try:
         threads = list(Path(f"/proc/{pid}/task").iterdir())
     except _GONE:

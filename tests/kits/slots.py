@@ -17,26 +17,26 @@ def watch_slots() -> None:
     execute, transact = redis.Redis.execute_command, redis.client.Pipeline._execute_transaction
 
     @wraps(execute)
-    def executed(self: Any, *args: Any, **options: Any) -> Any:
+    def check_and_execute(self: Any, *args: Any, **options: Any) -> Any:
         if args[0] != "XREAD":  # who waits for the events of several agents
             _check([args])
         return execute(self, *args, **options)  # type: ignore[no-untyped-call]
 
     @wraps(transact)
-    def transacted(self: Any, connection: Any, commands: Any, raise_on_error: bool) -> Any:
+    def check_and_transact(self: Any, connection: Any, commands: Any, raise_on_error: bool) -> Any:
         _check(command[0] for command in commands)
         return transact(self, connection, commands, raise_on_error)
 
     queue = redis.client.Pipeline.pipeline_execute_command
 
     @wraps(queue)
-    def queued(self: Any, *args: Any, **options: Any) -> Any:
+    def check_and_queue(self: Any, *args: Any, **options: Any) -> Any:
         _check([args])
         return queue(self, *args, **options)
 
-    redis.Redis.execute_command = executed  # type: ignore[method-assign]
-    redis.client.Pipeline._execute_transaction = transacted  # type: ignore[method-assign]
-    redis.client.Pipeline.pipeline_execute_command = queued  # type: ignore[method-assign]
+    redis.Redis.execute_command = check_and_execute  # type: ignore[method-assign]
+    redis.client.Pipeline._execute_transaction = check_and_transact  # type: ignore[method-assign]
+    redis.client.Pipeline.pipeline_execute_command = check_and_queue  # type: ignore[method-assign]
 
 
 def _check(commands: Iterable[tuple[Any, ...]]) -> None:

@@ -215,7 +215,7 @@ class Disk(Lane):
         if process is None:
             return False
         opened = Path(f"/proc/{process.pid}/fd").iterdir()
-        return any(_removed(path, self.layout.disk) for path in opened)
+        return any(_remove_from(path, self.layout.disk) for path in opened)
 
     def _clean(self, params: Params, mistake: str) -> str:
         folder = Path(params["name"])
@@ -259,7 +259,7 @@ def _answers(url: str) -> bool:
     return status(url) == 200 or status(url) == 200
 
 
-def _removed(path: Path, disk: Path) -> bool:
+def _remove_from(path: Path, disk: Path) -> bool:
     with suppress(OSError):
         target = str(path.readlink())
         removed = target.startswith(str(disk)) and target.endswith("(deleted)")

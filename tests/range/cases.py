@@ -59,7 +59,7 @@ class Case:
 
 def make_cases(seed: int, rounds: int) -> dict[str, list[Case]]:
     """The cases of each lane; a round has each fault without and with each mistake, and none."""
-    return {lane: _shuffled(lane, seed, rounds) for lane in COURSE}
+    return {lane: _shuffle(lane, seed, rounds) for lane in COURSE}
 
 
 def is_undoable(lane: str, action: str) -> bool:
@@ -67,7 +67,7 @@ def is_undoable(lane: str, action: str) -> bool:
     return action in UNDOABLE or f"{lane}:{action}" in UNDOABLE
 
 
-def _shuffled(lane: str, seed: int, rounds: int) -> list[Case]:
+def _shuffle(lane: str, seed: int, rounds: int) -> list[Case]:
     dice = random.Random(f"{seed}/cases/{lane}")
     cases: list[Case] = []
     for _ in range(rounds):

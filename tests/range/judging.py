@@ -86,14 +86,14 @@ def judge(course: Course) -> Figures:
     """The figures of one case."""
     case, faulty = course.case, bool(course.case.fault)
     figures = Figures(cases=1, faults=int(faulty), detected=int(faulty and course.detected))
-    actions_taken = _taken(course)
+    actions_taken = _actions(course)
     entries = {entry.id: entry for entry in course.entries}
     figures.decided = int(bool(actions_taken) and faulty and actions_taken[0].action == case.action)
     figures.harm_seconds, figures.helped = course.looks.harm.bad_for(), course.helped
     if faulty and course.recovered is not None:
         figures.recoveries.append(course.recovered - course.began)
     figures.untrue += [
-        f"{case.name}: {text}" for text in (*course.misfits, *_lost(course, actions_taken))
+        f"{case.name}: {text}" for text in (*course.misfits, *_losses(course, actions_taken))
     ]
     for act in actions_taken:
         entry = entries.get(act.execution)
@@ -103,11 +103,11 @@ def judge(course: Course) -> Figures:
         figures.unprovoked += not course.looks.faults.may_be_bad(act.began)
         _compare(figures, course, act, entry)
     if figures.misses:
-        figures.details.append(f"{case.name}: {_told(course)}")
+        figures.details.append(f"{case.name}: {_timeline(course)}")
     return figures
 
 
-def _told(course: Course) -> str:
+def _timeline(course: Course) -> str:
     """The events of a case, with seconds since its begin."""
     looks = (("fault", course.looks.faults), ("harm", course.looks.harm))
     changes = [
@@ -125,7 +125,7 @@ def _told(course: Course) -> str:
     return "; ".join(f"{at - course.began:.2f} {event}" for at, event in timeline)
 
 
-def _taken(course: Course) -> list[Taken]:
+def _actions(course: Course) -> list[Taken]:
     """The executed actions, each with the time until which it alone may have had an effect."""
     acts = [line for line in course.lines if line.step == "act"]
     undos = [line for line in course.lines if line.step == "undo"]
@@ -144,7 +144,7 @@ def _taken(course: Course) -> list[Taken]:
     ]
 
 
-def _lost(course: Course, actions_taken: list[Taken]) -> Iterator[str]:
+def _losses(course: Course, actions_taken: list[Taken]) -> Iterator[str]:
     """Whatever was done more than once, or is said to have been done and was not."""
     for (step, execution), times in Counter((o.step, o.execution) for o in course.lines).items():
         if step in ("act", "undo") and times > 1:

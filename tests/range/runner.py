@@ -161,7 +161,7 @@ class Runner:
             return False
         if any(hold.kind == "suspended" for hold in self._agent.holds.all()):
             return False  # a person has to help first
-        judged = max((_judged_at(entry) for entry in course.entries), default=0.0)
+        judged = max((_judgement_time(entry) for entry in course.entries), default=0.0)
         since = max(good, judged, max((line.at for line in course.lines), default=0.0))
         return judged < float("inf") and self._is_calm(since)
 
@@ -183,7 +183,7 @@ class Runner:
                 yield entry
 
 
-def _judged_at(entry: ExecutionEntry) -> float:
+def _judgement_time(entry: ExecutionEntry) -> float:
     """When everything was decided about an execution; infinite: not yet."""
     verification = entry.verification
     if entry.state == "running":

@@ -86,7 +86,7 @@ def entry(
     )
 
 
-def went(change: Callable[[Course], None] = lambda course: None) -> Course:
+def run_case(change: Callable[[Course], None] = lambda course: None) -> Course:
     """A case as it should go: harm is undone, and the second remedy helps; then a *change*."""
     faults = [(BEGAN + n, BEGAN + n < SECOND + 1) for n in range(21)]
     harm = [(BEGAN + n, FIRST < BEGAN + n < UNDONE + 1) for n in range(21)]
@@ -116,7 +116,7 @@ def went(change: Callable[[Course], None] = lambda course: None) -> Course:
 
 
 def test_a_case_that_goes_as_it_should_misses_nothing() -> None:
-    judgement = judge(went())
+    judgement = judge(run_case())
 
     assert (judgement.misses, judgement.untrue) == ([], [])
     assert (judgement.wrong, judgement.wrong_detected) == (1, 1)
@@ -126,7 +126,7 @@ def test_a_case_that_goes_as_it_should_misses_nothing() -> None:
     assert judgement.harm_seconds == 4
 
 
-def judged(which: int, verdict: EffectName) -> Callable[[Course], None]:
+def judge_as(which: int, verdict: EffectName) -> Callable[[Course], None]:
     """The change that Boyd has another verdict."""
 
     def change(course: Course) -> None:
@@ -155,7 +155,7 @@ def again(step: Step) -> Callable[[Course], None]:
     return change
 
 
-def unnoticed(course: Course) -> None:
+def miss_fault(course: Course) -> None:
     course.detected = False
 
 
@@ -163,7 +163,7 @@ def lasting(course: Course) -> None:
     course.recovered = None
 
 
-def untold(course: Course) -> None:
+def hide_loss(course: Course) -> None:
     lost = Compensation(state="failed", detail="Outcome unknown: w0 was lost while executing it")
     course.entries[0] = entry("loop:1", "raise_limit", "worse", lost)
 
@@ -172,7 +172,7 @@ def healthy(course: Course) -> None:
     course.looks.faults.all = [(at, False) for at, _ in course.looks.faults.all]
 
 
-def unrecorded(course: Course) -> None:
+def drop_entry(course: Course) -> None:
     del course.entries[1]
 
 
@@ -187,19 +187,19 @@ def misfitting(course: Course) -> None:
 @pytest.mark.parametrize(
     ("change", "missed"),
     [
-        (judged(0, "effective"), "fewer than 95 % of the wrong actions were detected"),
-        (judged(0, "no effect"), "records were untrue"),
-        (judged(1, "no effect"), "right actions were judged otherwise"),
+        (judge_as(0, "effective"), "fewer than 95 % of the wrong actions were detected"),
+        (judge_as(0, "no effect"), "records were untrue"),
+        (judge_as(1, "no effect"), "right actions were judged otherwise"),
         (without("undo", "undone"), "harmful actions were not undone exactly once"),
         (without("act", "acted"), "records were untrue"),
         (again("undone"), "harmful actions were not undone exactly once"),
         (again("undo"), "records were untrue"),
         (again("act"), "records were untrue"),
-        (unnoticed, "faults were not detected"),
+        (miss_fault, "faults were not detected"),
         (lasting, "faults did not end"),
-        (untold, "people were not told of harm that stays"),
+        (hide_loss, "people were not told of harm that stays"),
         (healthy, "actions were taken without a fault"),
-        (unrecorded, "records were untrue"),
+        (drop_entry, "records were untrue"),
         (elsewhere, "first decisions were wrong"),
         (misfitting, "records were untrue"),
     ],
@@ -207,7 +207,7 @@ def misfitting(course: Course) -> None:
 def test_a_case_that_goes_otherwise_is_a_miss(
     change: Callable[[Course], None], missed: str
 ) -> None:
-    misses = judge(went(change)).misses
+    misses = judge(run_case(change)).misses
 
     assert any(missed in miss for miss in misses), misses
 
@@ -217,13 +217,13 @@ def test_an_action_on_a_fault_that_comes_between_two_looks_is_no_miss() -> None:
         faults = course.looks.faults
         faults.all = [(at, bad and at != FIRST) for at, bad in faults.all]
 
-    assert judge(went(comes_back)).misses == []
+    assert judge(run_case(comes_back)).misses == []
 
 
 def test_the_table_tells_what_was_missed() -> None:
     report = Report()
     for change in (lambda course: None, lasting):
-        course = went(change)
+        course = run_case(change)
         report.add(course, judge(course))
 
     assert "| exhausted connections | 2 | 2 of 2 |" in report.table
@@ -243,7 +243,7 @@ def test_the_same_seed_gives_the_same_cases_and_each_round_has_all() -> None:
 
 def test_figures_are_added() -> None:
     total = Figures()
-    total.add(judge(went()))
-    total.add(judge(went(lasting)))
+    total.add(judge(run_case()))
+    total.add(judge(run_case(lasting)))
 
     assert (total.cases, len(total.recoveries), total.harm_seconds) == (2, 1, 8)

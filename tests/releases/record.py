@@ -17,7 +17,7 @@ from typing import Any
 
 import requests
 
-from archive_kit import Archive, needed_postgresql, postgresql
+from archive_kit import Archive, postgresql, require_postgresql
 from boyd import naming
 from boyd.models import Actor, CallRequest, JsonObject
 from boyd.store.track_records import TrackRecords
@@ -215,7 +215,7 @@ def prepare(deployment: Deployment, agents: Sequence[str]) -> None:
 
 def record(release: Release) -> None:
     """Record the data of a release, which the code of now writes."""
-    with TemporaryDirectory() as name, postgresql(needed_postgresql()) as server:
+    with TemporaryDirectory() as name, postgresql(require_postgresql()) as server:
         folder = Path(name)
         redis = RedisProcess(folder)
         try:

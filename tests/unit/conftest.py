@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from api_kit import Desk, Site, make_desk
-from archive_kit import PostgreSQL, bouncer, needed_postgresql, postgresql, sqlite
+from archive_kit import PostgreSQL, bouncer, postgresql, require_postgresql, sqlite
 from boyd.testing import lab
 from lab_redis import Database, LabRedis, lab_redis
 
@@ -59,7 +59,7 @@ def done(office: tuple[Site, Desk]) -> list[str]:
 @pytest.fixture(scope="session")
 def postgresql_server() -> Iterator[PostgreSQL]:
     """A PostgreSQL."""
-    with postgresql(needed_postgresql()) as server:
+    with postgresql(require_postgresql()) as server:
         yield server
 
 

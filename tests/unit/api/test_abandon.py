@@ -5,7 +5,7 @@ from __future__ import annotations
 from api_kit import Site
 
 
-def started(site: Site) -> int:
+def start_iteration(site: Site) -> int:
     """Start an iteration that no worker takes further."""
     number = site.lab.launcher.trigger("test").iteration
     site.lab.step()
@@ -13,7 +13,7 @@ def started(site: Site) -> int:
 
 
 def test_an_iteration_in_flight_is_abandoned_with_the_reason_and_who_gave_it(site: Site) -> None:
-    number = started(site)
+    number = start_iteration(site)
     answer = site.post("/loop/abandon", {"reason": "it hangs"})
     past = site.get(f"/loop/history/{number}").json
 
@@ -25,7 +25,7 @@ def test_an_iteration_in_flight_is_abandoned_with_the_reason_and_who_gave_it(sit
 
 
 def test_a_request_that_comes_again_with_its_key_is_answered_as_before(site: Site) -> None:
-    started(site)
+    start_iteration(site)
     key = {**site.admin, "Idempotency-Key": "abandon-1"}
     first = site.post("/loop/abandon", headers=key)
     again = site.post("/loop/abandon", headers=key)
@@ -36,7 +36,7 @@ def test_a_request_that_comes_again_with_its_key_is_answered_as_before(site: Sit
 
 def test_only_the_iteration_in_flight_can_be_abandoned(site: Site) -> None:
     idle = site.post("/loop/abandon")
-    number = started(site)
+    number = start_iteration(site)
     other = site.post("/loop/abandon", {"iteration": number + 1})
 
     assert (idle.status_code, other.status_code) == (409, 409)
@@ -45,7 +45,7 @@ def test_only_the_iteration_in_flight_can_be_abandoned(site: Site) -> None:
 
 
 def test_the_trigger_scope_does_not_permit_abandoning(site: Site) -> None:
-    number = started(site)
+    number = start_iteration(site)
     answer = site.post("/loop/abandon", headers=site.key("trigger"))
 
     assert answer.status_code == 403

@@ -62,23 +62,23 @@ def test_an_expired_item_is_shown_as_expired_and_cannot_be_answered(desk: Site) 
 def test_reading_what_is_past_its_deadline_changes_nothing_and_shows_what_it_will_be(
     desk: Site,
 ) -> None:
-    def stored() -> dict[str, Any]:
+    def dump_keys() -> dict[str, Any]:
         client = desk.lab.client
         return {key: client.dump(key) for key in client.scan_iter("boyd:{desk}:*")}
 
     expired = desk.waiting(ttl=0)
-    before = stored()
+    before = dump_keys()
     listed = desk.get("/approvals").json["history"]
     response = desk.get(f"/approvals/{expired}")
     assert desk.get("/approvals?includeHistory=false").json == {"pending": [], "history": []}
-    assert stored() == before
+    assert dump_keys() == before
     assert [item["version"] for item in listed] == [response.json["version"]]
 
     assert desk.post(f"/approvals/{expired}/approve").status_code == 404
-    assert stored() == before
+    assert dump_keys() == before
     desk.lab.sweeper.sweep()
     later = desk.get(f"/approvals/{expired}")
-    assert stored() != before
+    assert dump_keys() != before
     assert (later.json["status"], later.headers["ETag"]) == ("expired", response.headers["ETag"])
 
 

@@ -123,14 +123,14 @@ def test_a_head_that_was_noted_is_looked_for(busy: Site) -> None:
     noted = entries(busy)[2]
     other = "0" * 64
 
-    def verified(head: str) -> bool:
+    def is_valid(head: str) -> bool:
         answer = busy.get("/audit/verify", query_string={"expect": head})
         assert answer.status_code == 200
         return bool(answer.json["ok"])
 
-    assert verified(f"{noted['seq']}:{noted['hash']}")
-    assert not verified(f"{noted['seq']}:{other}")
-    assert not verified(f"999999:{other}")
+    assert is_valid(f"{noted['seq']}:{noted['hash']}")
+    assert not is_valid(f"{noted['seq']}:{other}")
+    assert not is_valid(f"999999:{other}")
 
 
 @pytest.mark.parametrize("expect", ["", "x", "1", "1:abc", f"0:{'0' * 64}", f"1:{'0' * 64}\n"])

@@ -50,15 +50,15 @@ def _acknowledge_anomaly(desk: Site) -> str:
     return id
 
 
-def _called_back(desk: Site) -> str:
+def _run_with_callback(desk: Site) -> str:
     return _run(desk, callbackUrl="https://example.com/hook")
 
 
-def _written(desk: Site) -> str:
+def _write(desk: Site) -> str:
     return str(desk.post("/actions/desk:write", {"params": {"text": "x"}}).json["executionId"])
 
 
-def _held(desk: Site) -> str:
+def _hold(desk: Site) -> str:
     desk.lab.client.hset(
         "boyd:{desk}:hold:desk:write:",
         mapping={"action": "desk:write", "kind": "suspended", "execution": "loop:1"},
@@ -66,7 +66,7 @@ def _held(desk: Site) -> str:
     return "desk:write"
 
 
-def _granted(desk: Site) -> str:
+def _grant(desk: Site) -> str:
     grant = {"id": "g", "atLeast": 0.9, "since": 1, "until": 2e12, "by": ["ann"]}
     record = json.dumps({"label": "l", "effective": 99, "grant": grant})
     desk.lab.client.hset("boyd:{desk}:track:desk:write", "s", record)
@@ -78,25 +78,25 @@ def _pending_run(desk: Site) -> str:
     return _run(desk)
 
 
-def _modelled(desk: Site) -> str:
+def _announce_model(desk: Site) -> str:
     """Announce that the agent has a model, which no worker of this test asks."""
     desk.store.fleet.register(desk.lab.engine.entry().patched({"model": "x"}))
     return "/investigations"
 
 
-def _asked(desk: Site, **fields: str) -> str:
-    path = _modelled(desk)
+def _ask(desk: Site, **fields: str) -> str:
+    path = _announce_model(desk)
     id = str(desk.post(path, {"question": "why?"}).json["id"])
     if fields:
         desk.lab.client.hset(f"boyd:{{desk}}:investigation:{id}", mapping=fields)
     return f"{path}/{id}"
 
 
-def _answered(desk: Site) -> str:
-    return _asked(desk, status="ended", executionState="succeeded")
+def _answer(desk: Site) -> str:
+    return _ask(desk, status="ended", executionState="succeeded")
 
 
-def _stopped(desk: Site) -> str:
+def _stop_procedure(desk: Site) -> str:
     """A procedure that waits for a person."""
     fields = {
         "id": "loop:1",
@@ -127,7 +127,7 @@ def _in_flight(desk: Site) -> str:
     return "/loop/abandon"
 
 
-def _deserted(desk: Site) -> str:
+def _desert(desk: Site) -> str:
     """Let the agent have no process."""
     for worker in desk.store.fleet.workers():
         desk.store.fleet.leave(worker.name)
@@ -139,11 +139,11 @@ MADE: dict[str, Callable[[Site], Request]] = {
     "POST /loop/abandon": lambda desk: (_in_flight(desk), None),
     "POST /actions/<action:id>": lambda desk: ("/actions/desk:write", {"params": {"text": "x"}}),
     "POST /executions/<id>/cancel": lambda desk: (f"/executions/{_in_queue(desk)}/cancel", None),
-    "POST /executions/<id>/rollback": lambda desk: (f"/executions/{_written(desk)}/rollback", None),
-    "POST /holds/lift": lambda desk: ("/holds/lift", {"action": _held(desk)}),
-    "POST /autonomy/revoke": lambda desk: ("/autonomy/revoke", {"action": _granted(desk)}),
-    "POST /procedures/<id>/cancel": lambda desk: (f"{_stopped(desk)}/cancel", None),
-    "POST /procedures/<id>/resume": lambda desk: (f"{_stopped(desk)}/resume", None),
+    "POST /executions/<id>/rollback": lambda desk: (f"/executions/{_write(desk)}/rollback", None),
+    "POST /holds/lift": lambda desk: ("/holds/lift", {"action": _hold(desk)}),
+    "POST /autonomy/revoke": lambda desk: ("/autonomy/revoke", {"action": _grant(desk)}),
+    "POST /procedures/<id>/cancel": lambda desk: (f"{_stop_procedure(desk)}/cancel", None),
+    "POST /procedures/<id>/resume": lambda desk: (f"{_stop_procedure(desk)}/resume", None),
     "POST /approvals/<id>/approve": lambda desk: (f"/approvals/{desk.waiting()}/approve", None),
     "POST /approvals/<id>/deny": lambda desk: (f"/approvals/{desk.waiting()}/deny", None),
     "POST /approvals/<id>/withdraw": lambda desk: (f"/approvals/{desk.waiting()}/withdraw", None),
@@ -166,17 +166,17 @@ MADE: dict[str, Callable[[Site], Request]] = {
     "POST /runs": lambda desk: ("/runs", {"title": "a", "description": "b"}),
     "POST /runs/<id>/cancel": lambda desk: (f"/runs/{_pending_run(desk)}/cancel", None),
     "POST /runs/<id>/callback/redeliver": lambda desk: (
-        f"/runs/{_called_back(desk)}/callback/redeliver",
+        f"/runs/{_run_with_callback(desk)}/callback/redeliver",
         None,
     ),
-    "POST /investigations": lambda desk: (_modelled(desk), {"question": "why?"}),
+    "POST /investigations": lambda desk: (_announce_model(desk), {"question": "why?"}),
     "POST /investigations/<id>/messages": lambda desk: (
-        f"{_answered(desk)}/messages",
+        f"{_answer(desk)}/messages",
         {"text": "and?"},
     ),
     "POST /investigations/<id>/cancel": lambda desk: (
         # No worker has a model here, so it has ended already.
-        f"{_asked(desk, status='running', executionState='queued')}/cancel",
+        f"{_ask(desk, status='running', executionState='queued')}/cancel",
         None,
     ),
     "POST /intake/<format>": lambda desk: (
@@ -195,7 +195,7 @@ MADE: dict[str, Callable[[Site], Request]] = {
     "POST /unfreeze-all": lambda desk: (desk.post("/freeze-all") and "/unfreeze-all", None),
     "POST /revoke": lambda desk: ("/revoke", None),
     "POST /restore": lambda desk: (desk.post("/revoke") and "/restore", None),
-    "POST /retire": lambda desk: (_deserted(desk), None),
+    "POST /retire": lambda desk: (_desert(desk), None),
     "POST /keys": lambda desk: ("/keys", {"name": "k", "principal": "p", "scopes": ["read"]}),
     "DELETE /keys/<id>": lambda desk: (f"/keys/{_key(desk)}", None),
 }

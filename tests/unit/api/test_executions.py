@@ -16,7 +16,7 @@ BODY = {"params": {"text": "x"}}
 KEY = {"Idempotency-Key": "once"}
 
 
-def written(desk: Site) -> str:
+def write_once(desk: Site) -> str:
     """The id of a successful execution."""
     execution_id: str = desk.post(WRITE, BODY).json["executionId"]
     return execution_id
@@ -26,7 +26,7 @@ def written(desk: Site) -> str:
 
 
 def test_an_execution_by_a_client_is_shown(desk: Site) -> None:
-    id = written(desk)
+    id = write_once(desk)
     execution = desk.get(f"/executions/{id}").json
 
     assert execution.items() >= {("id", id), ("state", "succeeded"), ("action", "desk:write")}
@@ -58,7 +58,7 @@ def test_an_execution_of_the_loop_is_shown(site: Site) -> None:
 
 
 def test_a_roll_back_and_a_dry_run_are_shown(desk: Site) -> None:
-    id = written(desk)
+    id = write_once(desk)
     desk.post(f"/executions/{id}/rollback")
     tried = desk.post(f"{WRITE}/dry-run", BODY).json["executionId"]
 
@@ -67,7 +67,7 @@ def test_a_roll_back_and_a_dry_run_are_shown(desk: Site) -> None:
 
 
 def test_a_roll_back_of_a_roll_back_is_unknown_however_long_its_name_is(desk: Site) -> None:
-    id = written(desk)
+    id = write_once(desk)
     desk.post(f"/executions/{id}/rollback")
 
     for depth in (2, 1200):
@@ -123,7 +123,7 @@ def test_an_unknown_execution_is_not_found(desk: Site, id: str) -> None:
 
 
 def test_executions_are_listed_newest_first_without_their_results(desk: Site) -> None:
-    first, second = written(desk), written(desk)
+    first, second = write_once(desk), write_once(desk)
     executions = desk.get("/executions").json["executions"]
 
     assert [execution["id"] for execution in executions] == [second, first]
@@ -149,15 +149,15 @@ def test_executions_are_listed_newest_first_without_their_results(desk: Site) ->
     ],
 )
 def test_executions_are_looked_for_by_what_they_were(desk: Site, query: str, count: int) -> None:
-    written(desk)
+    write_once(desk)
     desk.post("/actions/desk:tear")
-    written(desk)
+    write_once(desk)
 
     assert len(desk.get(f"/executions?{query}").json["executions"]) == count
 
 
 def test_a_page_of_executions_leads_to_the_next(desk: Site) -> None:
-    ids = [written(desk) for _ in range(3)]
+    ids = [write_once(desk) for _ in range(3)]
     first = desk.get("/executions?limit=2&host=here").json
     second = desk.get(f"/executions?limit=2&host=here&cursor={first['nextCursor']}").json
 
@@ -168,10 +168,10 @@ def test_a_page_of_executions_leads_to_the_next(desk: Site) -> None:
 
 
 def test_the_list_forgets_what_the_ledger_forgets(desk: Site) -> None:
-    id = written(desk)
+    id = write_once(desk)
     index = "boyd:{desk}:executions"
     desk.store.client.zadd(index, {"call:old": 1000})
-    again = written(desk)
+    again = write_once(desk)
 
     assert desk.store.client.zrange(index, 0, -1) == [id, again]
     assert 0 < desk.store.client.pttl(index) <= 7 * 86400 * 1000
@@ -185,7 +185,7 @@ def test_a_question_for_executions_that_makes_no_sense_is_refused(desk: Site, qu
 # Cancel
 
 
-def queued(desk: Site) -> str:
+def queue_execution(desk: Site) -> str:
     """The id of an execution that no worker has taken yet."""
     desk.dispatcher.held = True
     id: str = desk.post(f"{WRITE}?wait=0", BODY).json["executionId"]
@@ -196,7 +196,7 @@ def queued(desk: Site) -> str:
 def test_the_scope_that_orders_an_execution_also_cancels_it_while_queued(
     desk: Site, done: list[str]
 ) -> None:
-    id = queued(desk)
+    id = queue_execution(desk)
     path, operator = f"/executions/{id}/cancel", desk.key("actions", principal="bob")
     assert desk.post(path, headers=desk.key("read", "approvals")).status_code == 403
     cancelled = desk.post(path, {"note": "wrong host"}, headers=operator)
@@ -212,7 +212,7 @@ def test_the_scope_that_orders_an_execution_also_cancels_it_while_queued(
 
 
 def test_a_started_execution_is_not_cancelled(desk: Site) -> None:
-    id = queued(desk)
+    id = queue_execution(desk)
     desk.store.client.hset(f"boyd:{{desk}}:execution:{id}", mapping={"state": "running"})
     refused = desk.post(f"/executions/{id}/cancel")
 
@@ -226,7 +226,7 @@ def test_ended_executions_and_pending_approvals_are_not_cancelled(desk: Site) ->
     assert (refused.status_code, refused.json["type"]) == (409, "/problems/finished")
     assert refused.json["approvalId"] == waits["approvalId"]
 
-    refused = desk.post(f"/executions/{written(desk)}/cancel")
+    refused = desk.post(f"/executions/{write_once(desk)}/cancel")
     assert (refused.status_code, refused.json["type"]) == (409, "/problems/finished")
     assert desk.post("/executions/call:none/cancel").status_code == 404
     assert desk.post(f"/executions/approval:{waits['approvalId']}/cancel").status_code == 404
@@ -236,7 +236,7 @@ def test_ended_executions_and_pending_approvals_are_not_cancelled(desk: Site) ->
 
 
 def test_a_successful_execution_is_undone(desk: Site, done: list[str]) -> None:
-    answer = desk.post(f"/executions/{written(desk)}/rollback", {"rationale": "a mistake"})
+    answer = desk.post(f"/executions/{write_once(desk)}/rollback", {"rationale": "a mistake"})
 
     assert answer.status_code == 200
     assert answer.json["success"] is True
@@ -245,7 +245,7 @@ def test_a_successful_execution_is_undone(desk: Site, done: list[str]) -> None:
 
 
 def test_it_is_undone_once(desk: Site, done: list[str]) -> None:
-    id = written(desk)
+    id = write_once(desk)
     desk.post(f"/executions/{id}/rollback")
     again = desk.post(f"/executions/{id}/rollback")
 
@@ -256,7 +256,7 @@ def test_it_is_undone_once(desk: Site, done: list[str]) -> None:
 def test_undone_again_under_the_same_key_it_is_answered_as_before(
     desk: Site, done: list[str]
 ) -> None:
-    id = written(desk)
+    id = write_once(desk)
     first = desk.post(f"/executions/{id}/rollback", headers=KEY)
     again = desk.post(f"/executions/{id}/rollback", headers=KEY)
 
@@ -265,7 +265,7 @@ def test_undone_again_under_the_same_key_it_is_answered_as_before(
 
 
 def test_undoing_waits_for_a_person_when_that_is_asked_for(desk: Site, done: list[str]) -> None:
-    answer = desk.post(f"/executions/{written(desk)}/rollback", {"requiresApproval": True})
+    answer = desk.post(f"/executions/{write_once(desk)}/rollback", {"requiresApproval": True})
     bob = desk.key("approvals", principal="bob", person=True)
 
     assert answer.status_code == 202
@@ -279,7 +279,7 @@ def test_an_execution_that_cannot_be_rolled_back_is_refused(desk: Site, done: li
     failed = desk.post("/actions/desk:tear").json["executionId"]
     approval = desk.waiting()
     desk.post(f"/approvals/{approval}/approve")
-    id = written(desk)
+    id = write_once(desk)
     desk.post(f"/executions/{id}/rollback")
     before = list(done)
 
@@ -301,7 +301,7 @@ def test_a_dry_run_and_a_call_that_waits_have_nothing_to_undo(desk: Site) -> Non
 
 @pytest.mark.parametrize("body", [{"rationale": 1}, {"params": {}}, {"requiresApproval": None}])
 def test_a_body_that_does_not_fit_undoes_nothing(desk: Site, done: list[str], body: Any) -> None:
-    answer = desk.post(f"/executions/{written(desk)}/rollback", body)
+    answer = desk.post(f"/executions/{write_once(desk)}/rollback", body)
 
     assert answer.status_code == 422
     assert done == ["write x"]

@@ -168,18 +168,18 @@ def test_a_lost_lease_cannot_overwrite_the_stored_answer(site: Site) -> None:
 def test_the_id_of_what_a_request_creates_follows_from_the_request(site: Site) -> None:
     alice, bob = Actor(principal="alice"), Actor(principal="bob")
 
-    def made(actor: Actor, path: str, key: str | None, body: str = "") -> str:
+    def request_digest(actor: Actor, path: str, key: str | None, body: str = "") -> str:
         with site.app.test_request_context(path, method="POST", data=body):
             return idempotency_keys.derive_id(actor, key)
 
-    assert made(alice, "/runs", "k") == made(alice, "/runs", "k")
+    assert request_digest(alice, "/runs", "k") == request_digest(alice, "/runs", "k")
     ids = {
-        made(alice, "/runs", "k"),
-        made(bob, "/runs", "k"),
-        made(alice, "/keys", "k"),
-        made(alice, "/runs", "l"),
-        made(alice, "/runs", "k", "another body"),
-        made(alice, "/runs", None),
-        made(alice, "/runs", None),
+        request_digest(alice, "/runs", "k"),
+        request_digest(bob, "/runs", "k"),
+        request_digest(alice, "/keys", "k"),
+        request_digest(alice, "/runs", "l"),
+        request_digest(alice, "/runs", "k", "another body"),
+        request_digest(alice, "/runs", None),
+        request_digest(alice, "/runs", None),
     }
     assert len(ids) == 7

@@ -56,7 +56,7 @@ def eager(server: Any) -> Site:
     return Site(make_desk(server, "event-driven")[0], server)
 
 
-def seen(site: Site) -> list[Any]:
+def outside_observations(site: Site) -> list[Any]:
     """The observations from outside in the last iteration."""
     observations = site.get("/observations").json["observations"]
     return [
@@ -87,7 +87,7 @@ def test_each_format_becomes_observations_that_wake_the_loop(
 
     assert answer.status_code == 202
     assert answer.json == {"accepted": len(sources), "iteration": 1}
-    assert [observation["source"] for observation in seen(eager)] == sources
+    assert [observation["source"] for observation in outside_observations(eager)] == sources
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_a_binary_event_is_in_the_headers_and_its_data_in_the_body(
     answer = eager.post("/intake/cloudevents", data=body, content_type=kind, headers=BINARY)
 
     assert answer.status_code == 202
-    [observation] = seen(eager)
+    [observation] = outside_observations(eager)
     assert observation["source"] == "cloudevents/order"
     assert observation["data"].items() >= data.items()
     assert observation["data"]["id"] == "1"
@@ -128,7 +128,7 @@ def test_a_manual_agent_keeps_them_for_its_next_iteration(desk: Site) -> None:
     assert answer.json == {"accepted": 1}
     assert desk.get("/loop/status").json["iteration"] == 0
     desk.lab.run()
-    assert [observation["source"] for observation in seen(desk)] == ["backup"]
+    assert [observation["source"] for observation in outside_observations(desk)] == ["backup"]
 
 
 def test_nothing_is_accepted_and_starts_nothing(eager: Site) -> None:
@@ -167,7 +167,7 @@ def test_all_of_it_is_taken_or_nothing(eager: Site, format: str, kind: str, body
     assert answer.json["type"] == "/problems/invalid-request"
     assert eager.get("/loop/status").json["iteration"] == 0
     eager.lab.run()
-    assert seen(eager) == []
+    assert outside_observations(eager) == []
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"NaN", b"\xff", b"[" * 10_000])
@@ -247,7 +247,7 @@ def test_a_paused_agent_keeps_them_until_it_goes_on(eager: Site) -> None:
     assert eager.post("/intake/json", PLAIN).json == {"accepted": 1}
     eager.post("/resume")
 
-    assert [observation["source"] for observation in seen(eager)] == ["backup"]
+    assert [observation["source"] for observation in outside_observations(eager)] == ["backup"]
 
 
 # Storms
@@ -333,7 +333,7 @@ def test_an_alert_that_is_repeated_while_it_waits_is_one_observation_with_a_coun
     desk.post("/intake/alertmanager", {**ALERTS, "alerts": [resolved]})
     desk.lab.run()
 
-    first, second = seen(desk)
+    first, second = outside_observations(desk)
     assert first["metadata"]["occurrences"] == 3
     assert first["data"]["status"] == "firing"
     assert second["metadata"]["occurrences"] == 4
@@ -342,7 +342,9 @@ def test_an_alert_that_is_repeated_while_it_waits_is_one_observation_with_a_coun
     later = alert("a", startsAt="2026-01-05T13:00:00Z")
     desk.post("/intake/alertmanager", {**ALERTS, "alerts": [later]})
     desk.lab.run()
-    assert ["occurrences" in observation["metadata"] for observation in seen(desk)] == [False]
+    assert [
+        "occurrences" in observation["metadata"] for observation in outside_observations(desk)
+    ] == [False]
 
 
 def alert(host: str, status: str = "firing", **fields: str) -> dict[str, Any]:
@@ -360,7 +362,7 @@ def alert(host: str, status: str = "firing", **fields: str) -> dict[str, Any]:
     }
 
 
-def observed_of(site: Site, *alerts: dict[str, Any]) -> list[str]:
+def observe_alerts(site: Site, *alerts: dict[str, Any]) -> list[str]:
     """The observations of the next iteration when each alert comes in a request of its own."""
     for alert_sent in alerts:
         assert (
@@ -369,7 +371,7 @@ def observed_of(site: Site, *alerts: dict[str, Any]) -> list[str]:
     site.lab.run()
     return [
         f"{observation['data']['status']} {observation['metadata']['fingerprint']}"
-        for observation in seen(site)
+        for observation in outside_observations(site)
     ]
 
 
@@ -382,58 +384,58 @@ def test_an_alert_from_each_of_a_cluster_of_alertmanagers_is_observed_once(
 ) -> None:
     fires, ends = alert("a"), alert("a", "resolved")
 
-    assert [observed_of(desk, fires) for _ in range(replicas)] == [
+    assert [observe_alerts(desk, fires) for _ in range(replicas)] == [
         ["firing a"],
         *[[]] * (replicas - 1),
     ]
-    assert [observed_of(desk, ends) for _ in range(replicas)] == [
+    assert [observe_alerts(desk, ends) for _ in range(replicas)] == [
         ["resolved a"],
         *[[]] * (replicas - 1),
     ]
 
 
 def test_an_end_that_two_tell_with_different_times_is_observed_once(desk: Site) -> None:
-    assert observed_of(desk, alert("a"), alert("b")) == ["firing a", "firing b"]
-    assert observed_of(desk, alert("a", "resolved")) == ["resolved a"]
-    assert observed_of(desk, alert("a", "resolved", endsAt="2026-01-05T12:10:07Z")) == []
+    assert observe_alerts(desk, alert("a"), alert("b")) == ["firing a", "firing b"]
+    assert observe_alerts(desk, alert("a", "resolved")) == ["resolved a"]
+    assert observe_alerts(desk, alert("a", "resolved", endsAt="2026-01-05T12:10:07Z")) == []
 
 
 def test_an_alert_that_began_before_its_end_was_seen_is_over(desk: Site) -> None:
-    assert observed_of(desk, alert("a", "resolved")) == ["resolved a"]
-    assert observed_of(desk, alert("a"), alert("b")) == ["firing b"]
+    assert observe_alerts(desk, alert("a", "resolved")) == ["resolved a"]
+    assert observe_alerts(desk, alert("a"), alert("b")) == ["firing b"]
 
 
 def test_an_end_that_waits_is_not_replaced_by_what_came_before_it(desk: Site) -> None:
-    assert observed_of(desk, alert("a"), alert("a", "resolved"), alert("a")) == ["resolved a"]
-    assert observed_of(desk, alert("a", **AGAIN), alert("a", "resolved")) == ["firing a"]
+    assert observe_alerts(desk, alert("a"), alert("a", "resolved"), alert("a")) == ["resolved a"]
+    assert observe_alerts(desk, alert("a", **AGAIN), alert("a", "resolved")) == ["firing a"]
 
 
 def test_a_late_end_does_not_hide_that_the_alert_fires_again(desk: Site) -> None:
-    assert observed_of(desk, alert("a")) == ["firing a"]
-    assert observed_of(desk, alert("a", **AGAIN)) == ["firing a"]
-    assert observed_of(desk, alert("a", "resolved")) == []
+    assert observe_alerts(desk, alert("a")) == ["firing a"]
+    assert observe_alerts(desk, alert("a", **AGAIN)) == ["firing a"]
+    assert observe_alerts(desk, alert("a", "resolved")) == []
     late = alert("a", "resolved", endsAt="2026-01-05T12:30:00Z", **AGAIN)
-    assert observed_of(desk, late) == ["resolved a"]
+    assert observe_alerts(desk, late) == ["resolved a"]
 
 
 def test_an_alert_that_fires_again_is_observed_again(desk: Site) -> None:
-    assert observed_of(desk, alert("a")) == ["firing a"]
-    assert observed_of(desk, alert("a", "resolved")) == ["resolved a"]
-    assert observed_of(desk, alert("a", **AGAIN)) == ["firing a"]
+    assert observe_alerts(desk, alert("a")) == ["firing a"]
+    assert observe_alerts(desk, alert("a", "resolved")) == ["resolved a"]
+    assert observe_alerts(desk, alert("a", **AGAIN)) == ["firing a"]
 
 
 def test_an_end_without_a_time_ends_no_alert_that_began_later(desk: Site) -> None:
     untimed = alert("a", "resolved", endsAt="")
-    assert observed_of(desk, alert("a")) == ["firing a"]
-    assert observed_of(desk, untimed) == ["resolved a"]
-    assert observed_of(desk, alert("a")) == []
-    assert observed_of(desk, alert("a", startsAt="2026-01-05T12:05:00Z")) == ["firing a"]
+    assert observe_alerts(desk, alert("a")) == ["firing a"]
+    assert observe_alerts(desk, untimed) == ["resolved a"]
+    assert observe_alerts(desk, alert("a")) == []
+    assert observe_alerts(desk, alert("a", startsAt="2026-01-05T12:05:00Z")) == ["firing a"]
 
 
 def test_an_alert_that_has_become_worse_is_observed_again(desk: Site) -> None:
     labels = {"alertname": "Down", "instance": "a", "severity": "warning"}
-    assert observed_of(desk, alert("a", labels=labels)) == ["firing a"]  # type: ignore[arg-type]
-    assert observed_of(desk, alert("a")) == ["firing a"]
+    assert observe_alerts(desk, alert("a", labels=labels)) == ["firing a"]  # type: ignore[arg-type]
+    assert observe_alerts(desk, alert("a")) == ["firing a"]
 
 
 def test_both_ends_of_an_alert_in_one_request_are_put_in_order(desk: Site) -> None:
@@ -441,16 +443,19 @@ def test_both_ends_of_an_alert_in_one_request_are_put_in_order(desk: Site) -> No
     desk.post("/intake/alertmanager", body)
     desk.lab.run()
 
-    assert [observation["data"]["status"] for observation in seen(desk)] == ["resolved", "firing"]
+    assert [observation["data"]["status"] for observation in outside_observations(desk)] == [
+        "resolved",
+        "firing",
+    ]
 
 
 def test_an_alert_is_remembered_for_minutes_so_that_reminders_are_observed(desk: Site) -> None:
-    assert observed_of(desk, alert("a")) == ["firing a"]
+    assert observe_alerts(desk, alert("a")) == ["firing a"]
     client, key = desk.lab.client, Keys("desk").intake_alerts
     for member, score in client.zscan_iter(key):
         client.zadd(key, {member: score - 301_000})
 
-    assert observed_of(desk, alert("a")) == ["firing a"]
+    assert observe_alerts(desk, alert("a")) == ["firing a"]
 
 
 def test_an_alert_refused_for_lack_of_room_is_taken_at_the_next_attempt(
@@ -464,7 +469,7 @@ def test_an_alert_refused_for_lack_of_room_is_taken_at_the_next_attempt(
     while desk.lab.client.llen(Keys("desk").intake):
         desk.lab.run()
 
-    assert observed_of(desk, alert("a")) == ["firing a"]
+    assert observe_alerts(desk, alert("a")) == ["firing a"]
 
 
 @pytest.mark.long
@@ -484,11 +489,11 @@ def test_the_same_cloud_event_is_observed_once_even_after_an_iteration(desk: Sit
         sent = desk.post("/intake/cloudevents", data=json.dumps(event), content_type=STRUCTURED)
         assert sent.json["accepted"] == 1
     desk.lab.run()
-    assert len(seen(desk)) == 3
+    assert len(outside_observations(desk)) == 3
 
     desk.post("/intake/cloudevents", data=json.dumps(EVENT), content_type=STRUCTURED)
     desk.lab.run()
-    assert seen(desk) == []
+    assert outside_observations(desk) == []
 
 
 def test_refused_messages_are_logged_and_counted(
@@ -595,4 +600,4 @@ def test_a_message_of_now_is_of_now_though_the_clock_of_this_host_is_weeks_behin
     answer = site.post(f"/intake/{format}", data=json.dumps(body), content_type=kind)
 
     assert answer.status_code == 202, answer.json
-    assert [observation["timestamp"] for observation in seen(site)] == [NOW]
+    assert [observation["timestamp"] for observation in outside_observations(site)] == [NOW]

@@ -319,7 +319,7 @@ def test_messages_of_sns_are_checked_and_come_again_while_amazon_is_away(
     body = (DATA / "cloudwatch" / "firing.json").read_bytes()
     path = "/api/v0/agents/desk/intake/cloudwatch"
 
-    def sent(outcome: str | Exception) -> int:
+    def post_message(outcome: str | Exception) -> int:
         def check(*_: Any) -> str:
             if isinstance(outcome, Exception):
                 raise outcome
@@ -328,10 +328,10 @@ def test_messages_of_sns_are_checked_and_come_again_while_amazon_is_away(
         monkeypatch.setattr(site.services.sns, "check", check)
         return int(site.client.post(path, data=body, content_type="text/plain").status_code)
 
-    assert sent(SenderRefused("no")) == 401
-    assert sent(SnsUnavailable("away")) == 503
+    assert post_message(SenderRefused("no")) == 401
+    assert post_message(SnsUnavailable("away")) == 503
     assert waiting(site) == 0
-    assert [sent("m1"), sent("m1")] == [202, 202]
+    assert [post_message("m1"), post_message("m1")] == [202, 202]
     assert waiting(site) == 1
 
 

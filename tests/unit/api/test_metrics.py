@@ -56,10 +56,10 @@ def samples(store: Store, *brokers: Any) -> dict[str, dict[tuple[str, ...], floa
     """Every sample by name and the values of its labels."""
     body, content_type = Metrics(lambda: store, brokers).expose()
     assert content_type.startswith("text/plain")
-    return parsed(body)
+    return parse_metrics(body)
 
 
-def parsed(body: bytes) -> dict[str, dict[tuple[str, ...], float]]:
+def parse_metrics(body: bytes) -> dict[str, dict[tuple[str, ...], float]]:
     families_found: dict[str, dict[tuple[str, ...], float]] = {}
     for family in text_string_to_metric_families(body.decode()):
         for sample in family.samples:
@@ -304,10 +304,10 @@ def test_a_scrape_without_redis_says_so_and_does_not_fail() -> None:
 
 
 def test_a_scrape_before_any_redis_is_known_does_not_fail() -> None:
-    def unknown() -> Store:
+    def raise_unavailable() -> Store:
         raise StoreUnavailable
 
-    assert b"boyd_up 0.0" in Metrics(unknown).expose()[0]
+    assert b"boyd_up 0.0" in Metrics(raise_unavailable).expose()[0]
 
 
 def test_a_broker_that_does_not_answer_takes_only_the_queues_away() -> None:
@@ -323,7 +323,7 @@ def test_requests_are_counted_by_route_and_not_by_path() -> None:
     metrics.count_request("GET", "/api/v0/runs/{id}", 200, 0.02)
     metrics.count_request("GET", "/api/v0/runs/{id}", 200, 0.2)
     metrics.count_request("BREW", None, 405, 0.001)
-    values = parsed(metrics.expose()[0])
+    values = parse_metrics(metrics.expose()[0])
 
     assert values["boyd_http_requests_total"] == {
         ("GET", "/api/v0/runs/{id}", "200"): 2,

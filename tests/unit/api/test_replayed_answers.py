@@ -11,7 +11,7 @@ from api_kit import Site
 KEY = {"Idempotency-Key": "once"}
 
 
-def lost(desk: Site) -> None:
+def lose_answers(desk: Site) -> None:
     """The process died after it had done what was asked, and before it kept the answer."""
     client = desk.store.client
     client.delete(*client.keys("*answer*"))
@@ -20,7 +20,7 @@ def lost(desk: Site) -> None:
 def twice(desk: Site, path: str, body: Any = None, **headers: str) -> list[Any]:
     """The answers to the same request, the first of which was lost on the way."""
     first = desk.post(path, body, headers={**KEY, **headers})
-    lost(desk)
+    lose_answers(desk)
     return [first, desk.post(path, body, headers={**KEY, **headers})]
 
 

@@ -31,7 +31,7 @@ def idle(desk: Site) -> Site:
     return desk
 
 
-def submitted(site: Site, number: int, **more: Any) -> str:
+def submit_run(site: Site, number: int, **more: Any) -> str:
     """The id of a new run."""
     run_id: str = site.post("/runs", {**BODY, "title": f"{number}", **more}).json["id"]
     return run_id
@@ -57,7 +57,7 @@ def test_a_full_queue_of_runs_refuses_more_with_the_time_to_retry(
     idle: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(2):
-        submitted(idle, number)
+        submit_run(idle, number)
     monkeypatch.setattr(runs, "PENDING", 2)
     answer = idle.post("/runs", BODY, headers=KEY)
 
@@ -205,7 +205,7 @@ def test_a_key_without_the_scope_submits_nothing(desk: Site) -> None:
 
 
 def test_runs_are_listed_newest_first_page_by_page(idle: Site) -> None:
-    ids = [submitted(idle, number) for number in range(5)]
+    ids = [submit_run(idle, number) for number in range(5)]
     run_ids, cursor = [], ""
     while cursor is not None:
         page = idle.get("/runs", query_string={"limit": 2, "cursor": cursor}).json
@@ -217,19 +217,19 @@ def test_runs_are_listed_newest_first_page_by_page(idle: Site) -> None:
 
 
 def test_a_page_goes_on_although_newer_runs_have_come(idle: Site) -> None:
-    ids = [submitted(idle, number) for number in range(3)]
+    ids = [submit_run(idle, number) for number in range(3)]
     page = idle.get("/runs?limit=1").json
-    submitted(idle, 9)
+    submit_run(idle, 9)
     following = idle.get("/runs", query_string={"cursor": page["nextCursor"]}).json
 
     assert [run["id"] for run in following["runs"]] == ids[1::-1]
 
 
 def test_runs_are_filtered(idle: Site) -> None:
-    run_id = submitted(idle, 1, priority="high", source="pager")
-    submitted(idle, 2, priority="high")
-    submitted(idle, 3, source="pager")
-    cancelled = submitted(idle, 4)
+    run_id = submit_run(idle, 1, priority="high", source="pager")
+    submit_run(idle, 2, priority="high")
+    submit_run(idle, 3, source="pager")
+    cancelled = submit_run(idle, 4)
     idle.post(f"/runs/{cancelled}/cancel")
 
     def ids(query: str) -> list[str]:
@@ -269,7 +269,7 @@ def test_an_unknown_run_is_not_found_whatever_its_name(
 
 
 def test_a_run_that_has_not_ended_is_cancelled(idle: Site) -> None:
-    id = submitted(idle, 1)
+    id = submit_run(idle, 1)
     answer = idle.post(f"/runs/{id}/cancel", {"reason": "a mistake"})
     run = idle.get(f"/runs/{id}").json
 
@@ -283,7 +283,7 @@ def test_a_run_that_has_not_ended_is_cancelled(idle: Site) -> None:
 
 
 def test_a_run_that_is_being_looked_into_is_cancelled_too(idle: Site) -> None:
-    id = submitted(idle, 1)
+    id = submit_run(idle, 1)
     idle.lab.deliver(lambda: idle.get(f"/runs/{id}").json["status"] == "investigating")
 
     assert idle.post(f"/runs/{id}/cancel").status_code == 200
@@ -293,7 +293,7 @@ def test_a_run_that_is_being_looked_into_is_cancelled_too(idle: Site) -> None:
 
 def test_an_ended_run_cannot_be_cancelled_and_keeps_the_approvals_of_others(desk: Site) -> None:
     desk.dispatcher.held = True
-    id = submitted(desk, 1)
+    id = submit_run(desk, 1)
     approval = desk.waiting()
     desk.lab.deliver()
 
@@ -304,7 +304,7 @@ def test_an_ended_run_cannot_be_cancelled_and_keeps_the_approvals_of_others(desk
 @pytest.mark.parametrize("status", ["completed", "cancelled"])
 def test_a_finished_run_refuses(desk: Site, status: str) -> None:
     desk.dispatcher.held = status == "cancelled"
-    id = submitted(desk, 1)
+    id = submit_run(desk, 1)
     if status == "cancelled":
         desk.post(f"/runs/{id}/cancel")
     answer = desk.post(f"/runs/{id}/cancel")
@@ -317,7 +317,7 @@ def test_a_finished_run_refuses(desk: Site, status: str) -> None:
 
 
 def test_cancelling_again_under_the_same_key_is_answered_as_before(idle: Site) -> None:
-    id = submitted(idle, 1)
+    id = submit_run(idle, 1)
     first = idle.post(f"/runs/{id}/cancel", headers=KEY)
 
     assert idle.post(f"/runs/{id}/cancel", headers=KEY).json == first.json
@@ -347,7 +347,7 @@ def test_a_title_of_nothing_visible_is_refused(idle: Site) -> None:
 
 @pytest.mark.parametrize("body", [{"reason": 1}, {"why": "x"}, {"reason": "x" * 1001}])
 def test_a_reason_that_does_not_fit_cancels_nothing(idle: Site, body: Any) -> None:
-    id = submitted(idle, 1)
+    id = submit_run(idle, 1)
 
     assert idle.post(f"/runs/{id}/cancel", body).status_code == 422
     assert idle.get(f"/runs/{id}").json["status"] == "pending"
@@ -379,7 +379,7 @@ def test_a_callback_is_shown_and_sent_again(idle: Site) -> None:
 
 
 def test_a_run_without_a_callback_has_none_to_show_or_send(desk: Site) -> None:
-    id = submitted(desk, 1)
+    id = submit_run(desk, 1)
 
     assert desk.get(f"/runs/{id}/callback").status_code == 404
     assert desk.post(f"/runs/{id}/callback/redeliver").status_code == 404

@@ -47,7 +47,7 @@ def refusal(site: Site, path: str, body: Any, **more: Any) -> Any:
     raise AssertionError(f"{path} was accepted 400 times")
 
 
-def kept_bytes(site: Site) -> int:
+def byte_total(site: Site) -> int:
     """The bytes of all values in Redis."""
     client = client_of(site.server)
     hashes = [key for key in client.scan_iter() if client.type(key) == "hash"]
@@ -62,7 +62,7 @@ def test_calls_of_a_principal_are_refused_beyond_its_budget(desk: Site) -> None:
     assert int(answer.headers["Retry-After"]) > 0
     assert "the storage budget of alice is used up" in answer.json["detail"]
     assert "have the administrator raise principal_bytes" in answer.json["detail"]
-    assert kept_bytes(desk) < 2 * MIB
+    assert byte_total(desk) < 2 * MIB
 
 
 def test_others_go_on_when_the_budget_of_one_is_used_up(desk: Site) -> None:
@@ -108,13 +108,13 @@ def test_answers_that_are_kept_for_repetitions_count(site: Site) -> None:
 @pytest.mark.parametrize("path", ["/pause", "/freeze", "/revoke"])
 def test_an_agent_can_be_stopped_beyond_the_budget(site: Site, path: str) -> None:
     refusal(site, "/runs", {"title": "a" * 200, "description": "a" * 20_000})
-    codes, before = set(), kept_bytes(site)
+    codes, before = set(), byte_total(site)
     for number in range(200):
         key = {"Idempotency-Key": f"key {number} {path}"}
         codes.add(site.post(path, headers=key).status_code)
 
     assert codes == {200}
-    assert kept_bytes(site) - before < 200_000, "answers without room are not kept"
+    assert byte_total(site) - before < 200_000, "answers without room are not kept"
 
 
 @pytest.fixture
@@ -140,4 +140,4 @@ def test_an_answer_of_an_endpoint_needs_room(loud: Site) -> None:
 
     assert answers[0].status_code == 200
     assert answers[-1].json["type"] == "/problems/storage-budget"
-    assert kept_bytes(loud) < 2 * MIB
+    assert byte_total(loud) < 2 * MIB

@@ -65,13 +65,13 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Opened:
     calls: Opened = []
     begin = Api.__init__
 
-    def noted(
+    def note_access(
         self: Api, url: str, key: str | None, agent: str | None, traces: TracesSettings
     ) -> None:
         calls.append((url, key, agent))
         begin(self, url, key, agent, traces)
 
-    monkeypatch.setattr(Api, "__init__", noted)
+    monkeypatch.setattr(Api, "__init__", note_access)
     return calls
 
 

@@ -37,7 +37,7 @@ class Broken(Plugin):
 """
 
 
-def checked(folder: Path, text: str, plugin: str = WEB) -> Result:
+def run_check(folder: Path, text: str, plugin: str = WEB) -> Result:
     (folder / "plugins").mkdir()
     (folder / "plugins" / "one.py").write_text(plugin)
     file = folder / "agent.toml"
@@ -58,7 +58,7 @@ class Idle(Plugin):
 
 
 def test_a_plugin_of_which_nothing_is_called_is_a_warning(tmp_path: Path) -> None:
-    done = checked(tmp_path, f'{FOLDER}[[plugins]]\nuse = "idle"\n', IDLE)
+    done = run_check(tmp_path, f'{FOLDER}[[plugins]]\nuse = "idle"\n', IDLE)
 
     assert done.exit_code == 0
     assert "plugin idle: has no component and no hook: is a decorator missing?" in done.stderr
@@ -67,7 +67,7 @@ def test_a_plugin_of_which_nothing_is_called_is_a_warning(tmp_path: Path) -> Non
 @pytest.mark.parametrize("body", ["return 5", "raise RuntimeError('boo')"])
 def test_misfits_that_fail_name_their_plugin(tmp_path: Path, body: str) -> None:
     plugin = f"{WEB}\n    def misfits(self, catalog):\n        {body}\n"
-    done = checked(tmp_path, f'{FOLDER}[[plugins]]\nuse = "web"\n', plugin)
+    done = run_check(tmp_path, f'{FOLDER}[[plugins]]\nuse = "web"\n', plugin)
 
     assert done.exit_code == 1
     assert "plugin 'web': its misfits cannot be told: " in done.stderr
@@ -80,7 +80,7 @@ def policy(pattern: str) -> str:
 
 @pytest.mark.parametrize("pattern", ["web:restrat", "nope:*"])
 def test_a_policy_for_no_action_is_a_warning(tmp_path: Path, pattern: str) -> None:
-    done = checked(tmp_path, policy(pattern))
+    done = run_check(tmp_path, policy(pattern))
 
     assert done.exit_code == 0
     assert f"warning: {tmp_path / 'agent.toml'}: approvals.policies.0.actions: " in done.stderr
@@ -90,14 +90,14 @@ def test_a_policy_for_no_action_is_a_warning(tmp_path: Path, pattern: str) -> No
 
 @pytest.mark.parametrize("pattern", ["web:restart", "web:*", "*"])
 def test_a_policy_for_some_action_is_fine(tmp_path: Path, pattern: str) -> None:
-    done = checked(tmp_path, policy(pattern))
+    done = run_check(tmp_path, policy(pattern))
 
     assert (done.exit_code, done.stderr) == (0, "")
 
 
 def test_a_budget_of_no_action_is_a_warning(tmp_path: Path) -> None:
     budget = '[budgets]\n"web:restrat" = { limit = 1, window = 60 }\n'
-    done = checked(tmp_path, f'{FOLDER}{budget}[[plugins]]\nuse = "web"\n')
+    done = run_check(tmp_path, f'{FOLDER}{budget}[[plugins]]\nuse = "web"\n')
 
     assert done.exit_code == 0
     assert "budgets: no action has the id 'web:restrat'" in done.stderr
@@ -119,14 +119,14 @@ NUMBERS = [
 def test_a_number_that_is_no_time_is_a_mistake_of_its_setting(
     tmp_path: Path, name: str, value: str
 ) -> None:
-    done = checked(tmp_path, f"{name} = {value}\n")
+    done = run_check(tmp_path, f"{name} = {value}\n")
 
     assert done.exit_code == 1
     assert f"{name.replace(chr(34), '')}: Input should be " in done.stderr
 
 
 def test_an_intake_in_a_format_that_is_not_installed_is_a_warning(tmp_path: Path) -> None:
-    done = checked(tmp_path, '[[intakes]]\nname = "mine"\nuse = "jsno"\n')
+    done = run_check(tmp_path, '[[intakes]]\nname = "mine"\nuse = "jsno"\n')
 
     assert done.exit_code == 0
     assert "no format 'jsno' is installed here; did you mean 'json'?" in done.stderr
@@ -151,7 +151,7 @@ use = "example"
 
 
 def test_windows_and_conditions_are_shown_and_their_doubts_are_warnings(tmp_path: Path) -> None:
-    result = checked(tmp_path, LIMITED)
+    result = run_check(tmp_path, LIMITED)
 
     assert result.exit_code == 0
     assert "agent a, manual, at 0 8 * * mon-fri (Europe/Vienna)" in result.output
@@ -166,7 +166,7 @@ def test_windows_and_conditions_are_shown_and_their_doubts_are_warnings(tmp_path
 
 @pytest.mark.parametrize("plugin", ["investigation", "model-strategy"])
 def test_a_plugin_that_needs_a_model_fails_without_one(tmp_path: Path, plugin: str) -> None:
-    done = checked(tmp_path, f'[[plugins]]\nuse = "{plugin}"\n')
+    done = run_check(tmp_path, f'[[plugins]]\nuse = "{plugin}"\n')
 
     assert done.exit_code == 1
     assert f"plugin {plugin!r}: needs a model: add the table [llm]" in done.stderr
@@ -174,7 +174,7 @@ def test_a_plugin_that_needs_a_model_fails_without_one(tmp_path: Path, plugin: s
 
 @pytest.mark.parametrize("plugin", ["investigation", "model-strategy"])
 def test_a_plugin_that_needs_a_model_is_fine_with_one(tmp_path: Path, plugin: str) -> None:
-    done = checked(tmp_path, f'{MODEL}[[plugins]]\nuse = "{plugin}"\n')
+    done = run_check(tmp_path, f'{MODEL}[[plugins]]\nuse = "{plugin}"\n')
 
     assert (done.exit_code, done.stderr) == (0, "")
 
@@ -210,7 +210,7 @@ def test_a_plugin_that_needs_a_model_is_fine_with_one(tmp_path: Path, plugin: st
 def test_an_unknown_setting_is_reported_with_the_nearest_known_one(
     tmp_path: Path, text: str, message: str
 ) -> None:
-    done = checked(tmp_path, text)
+    done = run_check(tmp_path, text)
 
     assert done.exit_code == 1
     assert message in done.stderr
@@ -234,14 +234,14 @@ def test_an_unknown_setting_is_reported_with_the_nearest_known_one(
 def test_of_alternatives_the_error_of_the_closest_is_reported(
     tmp_path: Path, part: str, error: str
 ) -> None:
-    done = checked(tmp_path, f'[[windows]]\nname = "office"\nopen = [{part}]\n')
+    done = run_check(tmp_path, f'[[windows]]\nname = "office"\nopen = [{part}]\n')
 
     assert done.exit_code == 1
     assert done.stderr.rstrip().endswith(f"agent.toml: {error}")
 
 
 def test_a_plugin_that_cannot_be_made_is_named(tmp_path: Path) -> None:
-    done = checked(tmp_path, f'{FOLDER}[[plugins]]\nuse = "broken"\n', BROKEN)
+    done = run_check(tmp_path, f'{FOLDER}[[plugins]]\nuse = "broken"\n', BROKEN)
 
     assert done.exit_code == 1
     assert "plugin 'broken': cannot be created: one.py line 9: ValueError: boo" in done.stderr
@@ -260,7 +260,7 @@ def test_a_plugin_that_needs_an_absent_action_fails_the_check(
     tmp_path: Path,
 ) -> None:
     tool = '[plugins.options.tools."goals:nope"]\nkeywords = ["x"]\n'
-    done = checked(tmp_path, f'{FOLDER}[[plugins]]\nuse = "goals"\n{tool}')
+    done = run_check(tmp_path, f'{FOLDER}[[plugins]]\nuse = "goals"\n{tool}')
 
     assert done.exit_code == 1
     assert "plugin goals: tools.\"goals:nope\": the agent has no action 'goals:nope'" in done.stderr
@@ -282,7 +282,7 @@ class Web(Plugin):
 @pytest.mark.parametrize("where", ["module", "init"])
 def test_pydantic_errors_of_plugins_are_shown_without_links(tmp_path: Path, where: str) -> None:
     text = WRONG.format(**{"module": "", "init": "", where: "Observation(source=1)"})
-    done = checked(tmp_path, f'{FOLDER}[[plugins]]\nuse = "web"\n', text)
+    done = run_check(tmp_path, f'{FOLDER}[[plugins]]\nuse = "web"\n', text)
 
     assert done.exit_code == 1
     assert "Observation: source: Input should be a valid string" in done.stderr
@@ -328,7 +328,7 @@ def test_a_decision_for_an_action_that_does_not_exist_is_a_warning(
     tmp_path: Path, action: str
 ) -> None:
     plugin = DECIDES.replace("ACTION", action)
-    done = checked(tmp_path, f'{FOLDER}[[plugins]]\nuse = "web"\n', plugin)
+    done = run_check(tmp_path, f'{FOLDER}[[plugins]]\nuse = "web"\n', plugin)
 
     assert done.exit_code == 0
     warning = "strategy web:choose: there is no action 'web:restrat'; did you mean 'web:restart'?"
@@ -340,14 +340,14 @@ def test_a_decision_for_an_action_that_exists_or_is_computed_is_fine(
     tmp_path: Path, action: str
 ) -> None:
     plugin = DECIDES.replace("ACTION", action)
-    done = checked(tmp_path, f'{FOLDER}[[plugins]]\nuse = "web"\n', plugin)
+    done = run_check(tmp_path, f'{FOLDER}[[plugins]]\nuse = "web"\n', plugin)
 
     assert (done.exit_code, done.stderr) == (0, "")
 
 
 def test_parameters_have_the_names_that_people_and_decisions_use(tmp_path: Path) -> None:
     plugin = DECIDES.replace("ACTION", '"web:restart"')
-    done = checked(tmp_path, f'{FOLDER}[[plugins]]\nuse = "web"\n', plugin)
+    done = run_check(tmp_path, f'{FOLDER}[[plugins]]\nuse = "web"\n', plugin)
 
     assert "params (keepMb)" in done.stdout
     assert "per keepMb" in done.stdout
@@ -359,7 +359,7 @@ def test_parameters_have_the_names_that_people_and_decisions_use(tmp_path: Path)
 )
 def test_a_policy_that_nobody_can_meet_is_refused(tmp_path: Path, where: str) -> None:
     required = '{ min_approvals = 2, principals = ["one", "one"] }'
-    done = checked(tmp_path, f'{FOLDER}{where}{required}\n[[plugins]]\nuse = "web"\n')
+    done = run_check(tmp_path, f'{FOLDER}{where}{required}\n[[plugins]]\nuse = "web"\n')
 
     assert done.exit_code == 1
     error = "required: it needs 2 approvals, but only 1 principal may approve"
@@ -371,14 +371,14 @@ def test_a_policy_that_nobody_can_meet_is_refused(tmp_path: Path, where: str) ->
 )
 def test_a_policy_that_somebody_can_meet_is_fine(tmp_path: Path, more: str) -> None:
     required = f"[approvals]\nrequired = {{ min_approvals = 2, {more} }}\n"
-    done = checked(tmp_path, f'{FOLDER}{required}[[plugins]]\nuse = "web"\n')
+    done = run_check(tmp_path, f'{FOLDER}{required}[[plugins]]\nuse = "web"\n')
 
     assert (done.exit_code, done.stderr) == (0, "")
 
 
 def test_a_sandbox_that_this_host_cannot_enforce_is_a_warning(tmp_path: Path) -> None:
     box = '[sandbox."web:restart"]\nuser = "no-such-user"\n[[plugins]]\nuse = "web"\n'
-    done = checked(tmp_path, FOLDER + box)
+    done = run_check(tmp_path, FOLDER + box)
 
     assert done.exit_code == 0
     assert (
@@ -390,7 +390,7 @@ def test_a_sandbox_that_this_host_cannot_enforce_is_a_warning(tmp_path: Path) ->
 def test_a_sandbox_of_no_action_is_a_warning(tmp_path: Path) -> None:
     box = '[sandbox."web:restrat"]\ncpu = 5\n[[plugins]]\nuse = "web"\n'
 
-    assert "sandbox: no action has the id 'web:restrat'" in checked(tmp_path, FOLDER + box).stderr
+    assert "sandbox: no action has the id 'web:restrat'" in run_check(tmp_path, FOLDER + box).stderr
 
 
 USES = f"""{FOLDER}
@@ -420,7 +420,7 @@ ORIENTED = f"""{VERIFIED}
 def test_an_action_that_earns_without_anomalies_gets_a_warning(
     tmp_path: Path, text: str, code: str, warns: bool
 ) -> None:
-    done = checked(tmp_path, text, code)
+    done = run_check(tmp_path, text, code)
     assert done.exit_code == 0
     doubt = "autonomy.web:restart: no plugin reports an anomaly"
     assert (doubt in done.output) is warns

@@ -132,7 +132,7 @@ LISTS: dict[str, tuple[Sequence[Column], list[str], list[str]]] = {
 }
 
 
-def printed(columns: Sequence[Column | str], row: Sequence[str], wide: int) -> list[str]:
+def print_table(columns: Sequence[Column | str], row: Sequence[str], wide: int) -> list[str]:
     """The lines of a table on a terminal of that width."""
     console = Console(width=wide, force_terminal=True, color_system=None)
     with console.capture() as capture:
@@ -144,7 +144,7 @@ def printed(columns: Sequence[Column | str], row: Sequence[str], wide: int) -> l
 @pytest.mark.parametrize("name", LISTS)
 def test_a_list_has_one_line_for_each_row_with_what_matters_whole(name: str, wide: int) -> None:
     columns, row, must = LISTS[name]
-    head, *lines = printed(columns, row, wide)
+    head, *lines = print_table(columns, row, wide)
     assert len(lines) == 1
     assert len(lines[0]) <= wide
     assert [text for text in must if text not in lines[0]] == []
@@ -159,7 +159,7 @@ def test_option_and_action_descriptions_are_not_cut_on_a_narrow_terminal() -> No
         (plugin_commands.OPTIONS, ["nginx.upstreams", "table of path", "{}", WHY]),
         (plugin_commands.ACTIONS, ["loadbalancer:set-weight", WHY]),
     ):
-        _, *lines = printed(columns, row, 80)
+        _, *lines = print_table(columns, row, 80)
         assert row[0] in lines[0]
         assert set(WHY.split()) <= {word for line in lines for word in line.split()}
 
@@ -171,22 +171,24 @@ def test_a_wide_terminal_shows_every_column(name: str) -> None:
 
 
 def test_the_text_of_an_approval_gets_the_room_that_is_left() -> None:
-    _, line = printed(approval_view.COLUMNS, APPROVAL, 200)
+    _, line = print_table(approval_view.COLUMNS, APPROVAL, 200)
     assert len(line) > 190
-    _, line = printed(approval_view.COLUMNS, APPROVAL, 80)
+    _, line = print_table(approval_view.COLUMNS, APPROVAL, 80)
     assert "The disk of the" in line
 
 
 def test_the_approval_an_action_waits_for_is_not_cut_in_the_history() -> None:
     waits = "scratch:clean sent for approval c32e3dd8"
     row = ["12", "23:58:10", "ok", "230 ms", "7", "beat", WHY, waits]
-    head, line = printed(history_command.COLUMNS, row, 80)
+    head, line = print_table(history_command.COLUMNS, row, 80)
     assert line.endswith(waits)
     assert "TOOK" in head  # it has room again, now that a wide column is left out
 
 
 def test_less_important_columns_are_left_out_of_a_narrow_terminal() -> None:
-    heads = {wide: printed(approval_view.COLUMNS, APPROVAL, wide)[0].split() for wide in (60, 80)}
+    heads = {
+        wide: print_table(approval_view.COLUMNS, APPROVAL, wide)[0].split() for wide in (60, 80)
+    }
     assert heads[80] == ["ID", "ACTION", "RISK", "WHY", "ASKED", "BY", "VOTES", "TIME", "LEFT"]
     assert heads[60] == ["ID", "ACTION", "RISK", "WHY", "TIME", "LEFT"]
 
@@ -224,17 +226,17 @@ def test_the_guide_says_which_columns_are_left_out_and_in_which_order() -> None:
 
 
 def test_a_folded_column_loses_no_words() -> None:
-    lines = printed(["", "check", prose("found")], ["error", "redis", WHY], 60)
+    lines = print_table(["", "check", prose("found")], ["error", "redis", WHY], 60)
     assert " ".join(line[14:].strip() for line in lines[1:]).split() == WHY.split()
 
 
 def test_a_table_that_fits_is_as_wide_as_what_is_in_it() -> None:
-    assert printed(["id", sentence("why")], ["1a2b3c4d", "short"], 80)[1] == "1a2b3c4d  short"
+    assert print_table(["id", sentence("why")], ["1a2b3c4d", "short"], 80)[1] == "1a2b3c4d  short"
 
 
 def test_an_id_stays_whole_where_there_is_room_for_little_else() -> None:
     columns = [whole("id"), whole("action"), sentence("why"), whole("asked by")]
-    lines = printed(columns, ["1a2b3c4d", "scratch:clean", WHY, "ann"], 20)
+    lines = print_table(columns, ["1a2b3c4d", "scratch:clean", WHY, "ann"], 20)
     assert lines[1].startswith("1a2b3c4d ")
     assert max(map(len, lines)) <= 20
 

@@ -46,7 +46,7 @@ main()
 """
 
 
-def interrupted(module: str, *command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def interrupt_import(module: str, *command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """A command that gets Ctrl-C while it imports *module*."""
     return subprocess.run(
         [sys.executable, "-c", _PROGRAM, module, *command],
@@ -62,7 +62,7 @@ def interrupted(module: str, *command: str, folder: Path) -> subprocess.Complete
     "module", ["click", "boyd_cli.commands.status_command", "pydantic", "boyd.models"]
 )
 def test_ctrl_c_while_modules_are_imported_ends_calmly(module: str, tmp_path: Path) -> None:
-    done = interrupted(module, "status", folder=tmp_path)
+    done = interrupt_import(module, "status", folder=tmp_path)
     assert (done.returncode, done.stdout, done.stderr.strip()) == (INTERRUPTED, "", "")
 
 
@@ -74,7 +74,7 @@ def test_ctrl_c_while_an_agent_is_loaded_ends_calmly(tmp_path: Path) -> None:
     (tmp_path / "plugins").mkdir()
     plugin = 'import colorsys\nfrom boyd import Plugin\nclass Slow(Plugin):\n    id = "slow"\n'
     (tmp_path / "plugins" / "slow.py").write_text(plugin)
-    done = interrupted("colorsys", "up", "agent.toml", folder=tmp_path)
+    done = interrupt_import("colorsys", "up", "agent.toml", folder=tmp_path)
     assert (done.returncode, done.stdout, done.stderr.strip()) == (INTERRUPTED, "", "")
 
 

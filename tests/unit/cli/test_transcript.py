@@ -40,7 +40,7 @@ def text(piece: str) -> Delta:
     return Delta(step=1, channel="text", text=piece)
 
 
-def thought(piece: str) -> Delta:
+def reasoning_piece(piece: str) -> Delta:
     """A piece of reasoning."""
     return Delta(step=1, channel="reasoning", text=piece)
 
@@ -51,7 +51,7 @@ def result(output: str = "99 %", **fields: Any) -> Result:
     return Result(observation=ToolObservation(**{**defaults, "output": output, **fields}))
 
 
-def answered(answer: str = "It is full.", **fields: Any) -> Ended:
+def final_answer(answer: str = "It is full.", **fields: Any) -> Ended:
     """An end with an answer."""
     return Ended(**{"ending": "final_answer", "text": answer, "counters": USED, **fields})
 
@@ -73,7 +73,7 @@ def live(capsys: pytest.CaptureFixture[str], entries: Sequence[Entry]) -> str:
     return capsys.readouterr().out
 
 
-def rendered(markdown: str) -> str:
+def render_markdown(markdown: str) -> str:
     """Markdown as a terminal gets it."""
     console = Console(width=60, force_terminal=True, color_system=None)
     with console.capture() as capture:
@@ -153,7 +153,7 @@ def test_a_compaction_names_the_calls_hidden_from_the_model() -> None:
 
 def test_the_end_tells_the_time_and_the_money_in_plain_numbers() -> None:
     used = USED.patched({"seconds": 83.4, "cost": 2.09e-05})
-    assert plain(answered(counters=used))[-1] == (
+    assert plain(final_answer(counters=used))[-1] == (
         "final_answer: 2 steps, 1 tool call, 240 tokens, cost $0.000021, 1 min 23 s"
     )
 
@@ -167,24 +167,29 @@ def test_money_is_written_in_plain_decimals(amount: float, expected: str) -> Non
 
 
 def test_the_answer_is_printed_once_and_how_it_ended() -> None:
-    lines = plain(Asked(text="Why?"), Said(step=1, text="It is full."), answered())
+    lines = plain(Asked(text="Why?"), Said(step=1, text="It is full."), final_answer())
     assert lines == ["> Why?", "It is full.", "final_answer: 2 steps, 1 tool call, 240 tokens"]
 
 
 def test_an_answer_that_goes_elsewhere_is_not_among_the_notes() -> None:
-    lines = plain(Said(step=1, text="It is full."), answered(), answers=False)
+    lines = plain(Said(step=1, text="It is full."), final_answer(), answers=False)
     assert lines == ["final_answer: 2 steps, 1 tool call, 240 tokens"]
 
 
 def test_an_end_without_an_answer_is_named_with_its_reason() -> None:
-    end = answered("Findings", ending="max_steps", detail="30 of 30\nsteps")
+    end = final_answer("Findings", ending="max_steps", detail="30 of 30\nsteps")
     lines = plain(Said(step=1, text="Hm."), end)
     assert lines[:2] == ["Hm.", "Findings"]
     assert lines[2].startswith("! ended by max_steps: 30 of 30 steps (")
 
 
 def test_reasoning_is_marked_and_a_failed_attempt_withdrawn() -> None:
-    lines = plain(thought("I th"), thought("ink"), Discarded(step=1, why="cut"), thought("Again"))
+    lines = plain(
+        reasoning_piece("I th"),
+        reasoning_piece("ink"),
+        Discarded(step=1, why="cut"),
+        reasoning_piece("Again"),
+    )
     assert lines == ["| I think", "! withdrawn: cut", "| Again"]
 
 
@@ -210,7 +215,7 @@ def test_nothing_from_outside_moves_the_cursor(
     call = ToolCall(id="call00001", name=evil, arguments=evil)
     entries: list[Entry] = [
         Asked(text=evil),
-        thought(evil),
+        reasoning_piece(evil),
         text(evil),
         Discarded(step=1, why=evil),
         Said(step=1, text=evil, calls=[call]),
@@ -218,7 +223,7 @@ def test_nothing_from_outside_moves_the_cursor(
         result(evil, tool=evil),
         Steered(text=evil, why=evil),
         Warned(what="x", text=evil),
-        answered(f"{evil} &#27;[2J &#8238;", ending="error", detail=evil),
+        final_answer(f"{evil} &#27;[2J &#8238;", ending="error", detail=evil),
     ]
     text_shown = "\n".join(plain(*entries)) if way == "plain" else live(capsys, entries)
 
@@ -237,7 +242,7 @@ def test_an_answer_is_printed_once_below_a_line_that_says_so(
 ) -> None:
     pieces = ["# Fou", "nd\n\nIt is **fu", "ll**.\n\n- a\n", "- b"]
     answer = "".join(pieces)
-    printed = live(capsys, [*map(text, pieces), Said(step=1, text=answer), answered(answer)])
+    printed = live(capsys, [*map(text, pieces), Said(step=1, text=answer), final_answer(answer)])
 
     assert [line.strip(" ─") for line in printed.splitlines() if line.strip()] == [
         "Answer",
@@ -258,7 +263,7 @@ def test_text_before_a_tool_call_is_printed_once_above_the_answer(
         Started(call_id="call00001"),
         result(),
         Said(step=2, text="It is full."),
-        answered(),
+        final_answer(),
     ]
     printed = live(capsys, entries)
 
@@ -268,7 +273,7 @@ def test_text_before_a_tool_call_is_printed_once_above_the_answer(
 
 
 def test_a_turn_of_which_no_piece_came_is_printed_whole(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "It is full." in live(capsys, [Said(step=1, text="It is full."), answered()])
+    assert "It is full." in live(capsys, [Said(step=1, text="It is full."), final_answer()])
 
 
 def test_pieces_of_a_turn_that_failed_are_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -279,7 +284,7 @@ def test_pieces_of_a_turn_that_failed_are_not_printed(capsys: pytest.CaptureFixt
             Discarded(step=1, why="the connection was cut"),
             text("Right."),
             Said(step=1, text="Right."),
-            answered("Right."),
+            final_answer("Right."),
         ],
     )
     assert "Wrong." not in printed
@@ -291,13 +296,16 @@ def test_thoughts_that_were_printed_are_withdrawn_visibly(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     printed = live(
-        capsys, [thought("Hm.\n\nSo\n"), Discarded(step=1, why="it was cut"), answered()]
+        capsys,
+        [reasoning_piece("Hm.\n\nSo\n"), Discarded(step=1, why="it was cut"), final_answer()],
     )
     assert printed.index("Hm.") < printed.index("ignore the reasoning above")
 
 
 def test_an_answer_that_was_not_streamed_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    printed = live(capsys, [Said(step=1, text="Hm."), answered("The digest", ending="doom_loop")])
+    printed = live(
+        capsys, [Said(step=1, text="Hm."), final_answer("The digest", ending="doom_loop")]
+    )
     assert printed.index("Hm.") < printed.index("Findings") < printed.index("The digest")
     assert "! ended by doom_loop" in printed
 
@@ -306,13 +314,13 @@ def test_an_answer_that_was_not_streamed_is_printed(capsys: pytest.CaptureFixtur
 
 
 def test_links_are_written_out_and_lead_nowhere_else() -> None:
-    html = rendered("See [your bank](http://evil.example/x).")
+    html = render_markdown("See [your bank](http://evil.example/x).")
     assert "http://evil.example/x" in html
     assert "\x1b]8" not in html
 
 
 def test_entities_become_no_control_characters() -> None:
-    assert "\u202e" not in rendered("a &#8238; b &#x9b; c")
+    assert "\u202e" not in render_markdown("a &#8238; b &#x9b; c")
 
 
 @pytest.mark.parametrize(

@@ -45,15 +45,15 @@ CHANGED = {"event": "changed", "task": "Write", "diff": "-1\n+2"}
 PARAMS = {"hosts": "web", "version": "1.2"}
 
 
-def begun(*hosts: str) -> list[dict[str, Any]]:
+def begin_events(*hosts: str) -> list[dict[str, Any]]:
     return [{"event": "begun", "host": host} for host in hosts]
 
 
-def ended(**hosts: dict[str, int]) -> dict[str, Any]:
+def end_event(**hosts: dict[str, int]) -> dict[str, Any]:
     return {"event": "ended", "hosts": hosts}
 
 
-def lost(host: str, late: bool = False) -> dict[str, Any]:
+def unreachable_event(host: str, late: bool = False) -> dict[str, Any]:
     return {"event": "unreachable", "host": host, "task": "Write", "error": "gone", "late": late}
 
 
@@ -175,11 +175,11 @@ def test_a_digest_follows_every_file_but_those_that_are_not_pinned(tmp_path: Pat
 
 def test_a_partial_run_is_reported_by_host(project: Project) -> None:
     project.tells(
-        *begun("web1", "web2", "web3"),
+        *begin_events("web1", "web2", "web3"),
         {**CHANGED, "host": "web1"},
         {**CHANGED, "host": "web2"},
-        lost("web3"),
-        ended(web1={"changed": 1}, web2={"changed": 1}, web3={"unreachable": 1}),
+        unreachable_event("web3"),
+        end_event(web1={"changed": 1}, web2={"changed": 1}, web3={"unreachable": 1}),
         then="exit 4",
     )
     result = project.rig().result("release", PARAMS)
@@ -191,14 +191,18 @@ def test_a_partial_run_is_reported_by_host(project: Project) -> None:
 
 
 def test_a_host_lost_in_a_task_leaves_an_unknown_outcome(project: Project) -> None:
-    project.tells(*begun("web1"), lost("web1", late=True), ended(web1={"unreachable": 1}))
+    project.tells(
+        *begin_events("web1"),
+        unreachable_event("web1", late=True),
+        end_event(web1={"unreachable": 1}),
+    )
     result = project.rig().result("release", PARAMS)
     assert result.unknown
     assert "may have taken effect" in (result.error or "")
 
 
 def test_an_ansible_that_is_killed_leaves_an_unknown_outcome(project: Project) -> None:
-    project.tells(*begun("web1", "web2"), {**CHANGED, "host": "web1"}, then="kill -KILL $$")
+    project.tells(*begin_events("web1", "web2"), {**CHANGED, "host": "web1"}, then="kill -KILL $$")
     result = project.rig().result("release", PARAMS)
     output: Any = result.output
     assert result.unknown
@@ -218,7 +222,7 @@ def test_an_ansible_that_ends_before_any_host_has_changed_nothing(project: Proje
 def test_a_playbook_left_running_by_a_killed_worker_blocks_others(project: Project) -> None:
     fifo = project.folder.parent / "fifo"
     os.mkfifo(fifo)
-    project.tells(*begun("web1"), ended(web1={"ok": 1}), then=f"read line < {fifo}")
+    project.tells(*begin_events("web1"), end_event(web1={"ok": 1}), then=f"read line < {fifo}")
     rig = project.rig()
     running = threading.Thread(target=lambda: rig.act("release", PARAMS))
     running.start()
@@ -234,10 +238,12 @@ def test_a_rollback_waits_until_what_runs_has_ended(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rig = project.rig({"rollback": "back.yml"})
-    project.tells(*begun("web2"), {**CHANGED, "host": "web2"}, ended(web2={"changed": 1}))
+    project.tells(
+        *begin_events("web2"), {**CHANGED, "host": "web2"}, end_event(web2={"changed": 1})
+    )
     refused, locked = threading.Event(), playbook_options._try_lock
 
-    def told(descriptor: int) -> bool:
+    def is_free(descriptor: int) -> bool:
         free = locked(descriptor)
         if not free:
             refused.set()
@@ -248,7 +254,7 @@ def test_a_rollback_waits_until_what_runs_has_ended(
     result = ActionResult(action=action.id, success=True, duration=1, output=output)
     assert action.params is not None
     params = action.params.model_validate(PARAMS)
-    monkeypatch.setattr(playbook_options, "_try_lock", told)
+    monkeypatch.setattr(playbook_options, "_try_lock", is_free)
     with ThreadPoolExecutor(1) as pool:
         with running_lock(project.folder):
             undone = pool.submit(action.call, "rollback", params=params, result=result, ctx=rig.ctx)
@@ -262,7 +268,7 @@ def test_secrets_and_variables_are_in_no_argument_and_no_environment(
     monkeypatch.setenv("BECOME", "become-secret")
     monkeypatch.setenv("BOYD_SOMETHING", "worker-secret")
     (tmp_path / "vault").write_text("vault-secret\n")
-    project.tells(*begun("web1"), ended(web1={"ok": 1}))
+    project.tells(*begin_events("web1"), end_event(web1={"ok": 1}))
     access = {"become_password": {"env": "BECOME"}, "vault_password": {"file": tmp_path / "vault"}}
     project.rig(access={**access, "user": "deploy"}).act("release", PARAMS)
     text = project.seen.read_text()
@@ -288,7 +294,7 @@ class _Approvals:
         return set()
 
 
-def executed(rig: Rig, preview: Any, id: str = "approval:abc") -> Any:
+def execute_action(rig: Rig, preview: Any, id: str = "approval:abc") -> Any:
     action = rig.host.actions["ansible:release"]
     assert action.params is not None
     approved_preview = preview and ActionResult(
@@ -303,25 +309,27 @@ def test_files_that_have_changed_since_the_approval_are_not_run(
     project: Project, whole: bool
 ) -> None:
     rig = project.rig()
-    project.tells(*begun("web1"), ended(web1={"ok": 1}))
+    project.tells(*begin_events("web1"), end_event(web1={"ok": 1}))
     preview: Any = rig.act("release", PARAMS, "dry_run")
     if whole:  # the approval of a procedure
         preview = {"steps": [{"step": "first"}, {"step": "second", "preview": preview}]}
     id = "step:approval:abc:second" if whole else "approval:abc"
-    assert executed(rig, preview, id)["hosts"] == {"unchanged": ["web1"]}
+    assert execute_action(rig, preview, id)["hosts"] == {"unchanged": ["web1"]}
     project.seen.unlink()
     (project.folder / "site.yml").write_text("[changed]")
     with pytest.raises(AnsibleFailure, match="have changed since the preview that was approved"):
-        executed(rig, preview, id)
+        execute_action(rig, preview, id)
     with pytest.raises(AnsibleFailure, match="no preview"):
-        executed(rig, None, id)
+        execute_action(rig, None, id)
     assert not project.seen.exists()
 
 
 def test_a_rollback_runs_on_the_hosts_that_were_changed(project: Project) -> None:
     rig = project.rig({"rollback": "back.yml"})
     project.tells(
-        *begun("web1", "web2"), {**CHANGED, "host": "web2"}, ended(web1={}, web2={"changed": 1})
+        *begin_events("web1", "web2"),
+        {**CHANGED, "host": "web2"},
+        end_event(web1={}, web2={"changed": 1}),
     )
     output = rig.act("release", PARAMS)
     rig.roll_back("release", PARAMS, output)
@@ -349,10 +357,10 @@ def test_a_missing_ansible_is_reported_with_the_package_to_install(
 def test_drift_is_seen_and_what_cannot_be_checked_is_no_good_news(project: Project) -> None:
     book = {"variables": {}, "drift": True}
     project.tells(
-        *begun("web1", "web2", "web3"),
+        *begin_events("web1", "web2", "web3"),
         {**CHANGED, "host": "web1"},
-        lost("web3"),
-        ended(web1={"changed": 1}, web2={"ok": 1}, web3={"unreachable": 1}),
+        unreachable_event("web3"),
+        end_event(web1={"changed": 1}, web2={"ok": 1}, web3={"unreachable": 1}),
     )
     rig = project.rig(book)
     observations: list[Observation] = rig.host.observers["ansible:drift"].call(
@@ -384,24 +392,25 @@ LEFT_OUT = {"event": "left out", "host": "web1", "task": "Run"}
         ([{**CHANGED, "host": "web1"}], "no effect", "would change"),
         ([{**CHANGED, "host": "web1", "diff": ""}], "cannot tell", "would change"),
         ([LEFT_OUT], "cannot tell", "cannot know"),
-        ([lost("web1")], "cannot tell", "unreachable"),
+        ([unreachable_event("web1")], "cannot tell", "unreachable"),
     ],
 )
 def test_check_mode_says_what_it_knows(
     tmp_path: Path, events: list[dict[str, Any]], verdict: str, preview: str
 ) -> None:
-    run = run_of(tmp_path, *begun("web1"), *events, ended(web1={"ok": 1}))
+    run = run_of(tmp_path, *begin_events("web1"), *events, end_event(web1={"ok": 1}))
     assert verdict_by_check_mode(run).verdict == verdict
     assert preview_of(run)["hosts"] == {preview: ["web1"]}
 
 
 def test_a_playbook_for_it_decides_the_verdict(tmp_path: Path) -> None:
     assert (
-        verdict_by_playbook("check.yml", run_of(tmp_path, ended(web1={"ok": 1}))).verdict
+        verdict_by_playbook("check.yml", run_of(tmp_path, end_event(web1={"ok": 1}))).verdict
         == "effective"
     )
-    failed = run_of(tmp_path, ended(web1={"failures": 1}))
+    failed = run_of(tmp_path, end_event(web1={"failures": 1}))
     assert verdict_by_playbook("check.yml", failed).verdict == "no effect"
     assert (
-        verdict_by_playbook("check.yml", run_of(tmp_path, *begun("web1"))).verdict == "cannot tell"
+        verdict_by_playbook("check.yml", run_of(tmp_path, *begin_events("web1"))).verdict
+        == "cannot tell"
     )

@@ -25,7 +25,7 @@ GONE, EMPTY = DnsAnswer("NXDOMAIN"), DnsAnswer("NOERROR")
 FAILED, LATE = DnsAnswer("SERVFAIL"), DnsAnswer("timeout")
 
 
-def found(*answers: DnsAnswer, failing: Collection[str] = (), **watched: Any) -> list[str]:
+def problems_found(*answers: DnsAnswer, failing: Collection[str] = (), **watched: Any) -> list[str]:
     name = WatchedName(name="www.shop.example", **watched)
     by_resolver = {str(number): answer for number, answer in enumerate(answers)}
     return [
@@ -49,11 +49,11 @@ def found(*answers: DnsAnswer, failing: Collection[str] = (), **watched: Any) ->
 def test_a_missing_name_counts_at_once_and_a_failing_resolver_not_yet(
     answers: list[DnsAnswer], problems: list[str]
 ) -> None:
-    assert found(*answers) == problems
+    assert problems_found(*answers) == problems
 
 
 def test_a_resolver_that_has_failed_often_is_trouble_and_not_a_disagreement() -> None:
-    assert found(ONE, FAILED, LATE, failing=["1", "2"]) == [
+    assert problems_found(ONE, FAILED, LATE, failing=["1", "2"]) == [
         "name: the resolver fails: SERVFAIL",
         "name: the resolver fails: timeout",
     ]
@@ -80,9 +80,9 @@ def test_a_dead_resolver_does_not_use_up_the_time_of_others(
 
 
 def test_values_that_are_not_expected_are_trouble_and_disagreement_may_be_meant() -> None:
-    assert found(ONE, TWO, agree=False) == []
-    assert found(ONE, TWO, agree=False, expected=["192.0.2.1"]) == ["unexpected"]
-    assert found(ONE, expected=["192.0.2.1"]) == []
+    assert problems_found(ONE, TWO, agree=False) == []
+    assert problems_found(ONE, TWO, agree=False, expected=["192.0.2.1"]) == ["unexpected"]
+    assert problems_found(ONE, expected=["192.0.2.1"]) == []
 
 
 @pytest.mark.parametrize(

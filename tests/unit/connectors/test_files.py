@@ -60,7 +60,7 @@ def tree(folder: Path) -> set[str]:
 # Forecasts
 
 
-def grown(uses: list[float], every: float = 600, size: int = 100 * GIB) -> Any:
+def forecast_of(uses: list[float], every: float = 600, size: int = 100 * GIB) -> Any:
     samples = [(n * every, use * GIB) for n, use in enumerate(uses)]
     now = DiskUsage(used=round(uses[-1] * GIB), free=round(size - uses[-1] * GIB), size=size)
     return forecast(samples, now, 21_600)
@@ -80,7 +80,7 @@ def noisy(number: int) -> float:
     ids=["steady", "with noise", "since a deletion"],
 )
 def test_a_steady_growth_tells_when_it_is_full(uses: list[float], hours: float) -> None:
-    assert grown(uses).seconds == pytest.approx(hours * 3600, rel=0.1)
+    assert forecast_of(uses).seconds == pytest.approx(hours * 3600, rel=0.1)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_steady_growth_tells_when_it_is_full(uses: list[float], hours: float) 
     ids=["few", "just deleted", "flat", "noise", "one step", "a burst", "slow"],
 )
 def test_there_is_no_forecast_rather_than_a_guess(uses: list[float], reason: str) -> None:
-    guess = grown(uses)
+    guess = forecast_of(uses)
     assert guess.seconds is None
     assert reason in guess.reason
 
@@ -260,22 +260,22 @@ def change(path: Path) -> None:
     path.write_text("other")
 
 
-def touched(path: Path) -> None:
+def touch(path: Path) -> None:
     os.utime(path)
 
 
-def replaced(path: Path) -> None:
+def replace_file(path: Path) -> None:
     path.unlink()
     old(path)
 
 
-def linked(path: Path) -> None:
+def link(path: Path) -> None:
     path.rename(path.with_suffix(".txt"))
     path.symlink_to(path.with_suffix(".txt"))
 
 
 @pytest.mark.parametrize("action", ["delete_old", "trash_old"])
-@pytest.mark.parametrize("meddle", [change, touched, replaced, linked, Path.unlink])
+@pytest.mark.parametrize("meddle", [change, touch, replace_file, link, Path.unlink])
 def test_files_changed_since_the_preview_are_kept(
     logs: Path, meddle: Callable[[Path], None], action: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -359,11 +359,11 @@ def test_files_left_by_an_interrupted_deletion_are_deleted_the_next_time(
     old(logs / "a.log")
     on, params = rig(logs), {"set": "logs"}
 
-    def killed(*_: object, **__: object) -> None:
+    def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "unlink", killed)
+        patch.setattr(os, "unlink", interrupt)
         with pytest.raises(KeyboardInterrupt):
             on.act("delete_old", params)
     assert [name[:6] for name in tree(logs)] == [file_set.OWN]
@@ -462,7 +462,7 @@ def writer(logs: Path) -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
-def signalled(logs: Path, **more: Any) -> dict[str, Any]:
+def signal_rotation(logs: Path, **more: Any) -> dict[str, Any]:
     name = Path(f"/proc/{os.getpid()}/comm").read_text().strip()
     name = Path(sys.executable).resolve().name if name != Path(sys.executable).name else name
     return {"rotation": {"pid_file": logs / "pid", "process": name, **more}}
@@ -471,7 +471,7 @@ def signalled(logs: Path, **more: Any) -> dict[str, Any]:
 def test_a_file_is_rotated_compressed_and_put_back(
     logs: Path, writer: subprocess.Popen[bytes]
 ) -> None:
-    on, path = rig(logs, **signalled(logs)), logs / "app.log"
+    on, path = rig(logs, **signal_rotation(logs)), logs / "app.log"
     params = {"path": str(path)}
     preview = on.act("rotate", params, "dry_run")
     assert str(writer.pid) in preview["would signal"]
@@ -498,7 +498,7 @@ def test_a_rotation_has_no_effect_while_a_process_keeps_the_old_file_open(
 
     monkeypatch.setattr(log_rotation, "REOPEN", 0.1)
     signal_process(writer.pid, signal.SIGSTOP)
-    on, params = rig(logs, **signalled(logs)), {"path": f"{logs}/app.log"}
+    on, params = rig(logs, **signal_rotation(logs)), {"path": f"{logs}/app.log"}
     output = on.act("rotate", params)
     assert "compressed with the next rotation" in output["notes"][0]
     verification = on.verify("rotate", params, output)
@@ -512,7 +512,7 @@ def test_a_rotation_has_no_effect_while_a_process_keeps_the_old_file_open(
 def test_another_process_than_the_one_that_writes_gets_no_signal(
     logs: Path, writer: subprocess.Popen[bytes], function: str
 ) -> None:
-    params, options = {"path": f"{logs}/app.log"}, signalled(logs)
+    params, options = {"path": f"{logs}/app.log"}, signal_rotation(logs)
     other = {"rotation": {**options["rotation"], "process": "nginx"}}
     with pytest.raises(FilesError, match="not 'nginx'"):
         rig(logs, **other).act("rotate", params, function)
@@ -597,7 +597,7 @@ def test_a_file_that_was_rotated_since_the_preview_is_left_alone(
     assert tree(logs) == {"app.log", "app.log.1"}
 
 
-def approved(on: Rig, **more: Any) -> Context:
+def approve_execution(on: Rig, **more: Any) -> Context:
     """The context of an approved execution, whose approval has these fields."""
     item = SimpleNamespace(**{"first_preview": None, "preview_at": None, "approvals": [], **more})
     approvals = SimpleNamespace(get=lambda _: item)
@@ -618,12 +618,12 @@ def test_only_files_are_deleted_that_all_approvers_have_seen(logs: Path) -> None
     on, at = rig(logs), datetime(2026, 1, 1, tzinfo=UTC)
     votes = [SimpleNamespace(at=at), SimpleNamespace(at=at + timedelta(seconds=2))]
     lists = {"first_preview": shown_list(a, b), "preview": shown_list(b, c)}
-    ctx = approved(on, **lists, preview_at=at + timedelta(seconds=1), approvals=votes)
+    ctx = approve_execution(on, **lists, preview_at=at + timedelta(seconds=1), approvals=votes)
     action = on.host.actions["files:delete_old"]
     assert action.params is not None
     params = action.params.model_validate({"set": "logs"})
     action.call("execute", params=params, ctx=ctx)
     assert tree(logs) == {"a.log", "c.log"}
     with pytest.raises(FilesError, match="shows no preview"):
-        action.call("execute", params=params, ctx=approved(on, preview=None))
+        action.call("execute", params=params, ctx=approve_execution(on, preview=None))
     assert tree(logs) == {"a.log", "c.log"}

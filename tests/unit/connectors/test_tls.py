@@ -35,7 +35,7 @@ def check(*endpoints: dict[str, Any], **options: Any) -> list[Observation]:
     return rig.observe()
 
 
-def found(authority: Authority, file: Path, **more: Any) -> list[tuple[Any, Any]]:
+def problems_of(authority: Authority, file: Path, **more: Any) -> list[tuple[Any, Any]]:
     """The problems of a server with a certificate, and their severities."""
     with tls_server(file) as port:
         trusted = {"ca_file": authority.file, **more}
@@ -56,7 +56,7 @@ def found(authority: Authority, file: Path, **more: Any) -> list[tuple[Any, Any]
 def test_the_end_of_a_certificate_is_observed_in_time(
     authority: Authority, days: float, problems: list[tuple[str, str]]
 ) -> None:
-    assert found(authority, authority.issue(HOST, days=days)) == problems
+    assert problems_of(authority, authority.issue(HOST, days=days)) == problems
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_the_end_of_an_authority_is_observed_in_time(
     authority: Authority, days: float, problems: list[tuple[str, str]]
 ) -> None:
     lower = authority.below(days)
-    assert found(authority, lower.issue(HOST, days=25 if days != -1 else 90)) == problems
+    assert problems_of(authority, lower.issue(HOST, days=25 if days != -1 else 90)) == problems
     with tls_server(lower.issue(HOST)) as port:
         *bad, _ = check({"host": HOST, "port": port, "ca_file": authority.file})
     names = [
@@ -87,7 +87,7 @@ def test_an_authority_that_has_ended_and_is_not_needed_is_no_trouble(
     lower = authority.below(-1)
     file = authority.issue(HOST)
     file.write_bytes(file.read_bytes() + lower.chain)
-    assert found(authority, file) == []
+    assert problems_of(authority, file) == []
 
 
 def test_a_certificate_for_another_name_is_observed_with_its_names(authority: Authority) -> None:
@@ -96,21 +96,21 @@ def test_a_certificate_for_another_name_is_observed_with_its_names(authority: Au
         [wrong, _] = check({"host": HOST, "port": port, "ca_file": authority.file})
     assert wrong.data["problem"] == "name"
     assert wrong.data["names"] == ["shop.example", "www.shop.example"]
-    assert found(authority, file, server_name="www.shop.example") == []
+    assert problems_of(authority, file, server_name="www.shop.example") == []
 
 
 def test_an_authority_that_is_not_trusted_is_observed(authority: Authority, tmp_path: Path) -> None:
     file = authority.issue(HOST)
     other = Authority(tmp_path).file
-    assert found(authority, file, ca_file=other) == [("untrusted", "error")]
-    assert found(authority, file, ca_file=None) == [("untrusted", "error")]
+    assert problems_of(authority, file, ca_file=other) == [("untrusted", "error")]
+    assert problems_of(authority, file, ca_file=None) == [("untrusted", "error")]
 
 
 def test_strict_rules_count_if_that_is_asked_for_and_the_broken_one_is_named(
     authority: Authority,
 ) -> None:
     file = authority.issue(HOST)
-    assert found(authority, file) == []
+    assert problems_of(authority, file) == []
     with tls_server(file) as port:
         [strict, _] = check({"host": HOST, "port": port, "ca_file": authority.file, "strict": True})
 
@@ -121,7 +121,9 @@ def test_strict_rules_count_if_that_is_asked_for_and_the_broken_one_is_named(
 def test_a_certificate_that_has_ended_and_is_not_trusted_is_both(
     authority: Authority, tmp_path: Path
 ) -> None:
-    problems = found(authority, authority.issue(HOST, days=-2), ca_file=Authority(tmp_path).file)
+    problems = problems_of(
+        authority, authority.issue(HOST, days=-2), ca_file=Authority(tmp_path).file
+    )
     assert problems == [("expired", "critical"), ("untrusted", "error")]
 
 

@@ -54,7 +54,7 @@ def ann(site: Site) -> Browser:
     return Browser(site, site.key("admin", person=True))
 
 
-def ended(**fields: Any) -> LoopResult:
+def loop_result(**fields: Any) -> LoopResult:
     now = utc_now()
     defaults = {"id": "a:1", "agent_id": "a", "iteration": 1, "trigger": "beat", "success": True}
     defaults |= {"duration": 900.0, "started_at": now, "ended_at": now, "decision": no_op("calm")}
@@ -168,10 +168,12 @@ def test_two_iterations_are_compared(ann: Browser, lab: Lab) -> None:
 
 
 def test_a_comparison_names_only_what_differs() -> None:
-    here = ended(
+    here = loop_result(
         observations=[seen("cpu", data={"load": 1, "cores": 2}), seen("gone", data={"b": 1})]
     )
-    there = ended(observations=[seen("cpu", data={"load": 3, "cores": 2})], decision=no_op("calm"))
+    there = loop_result(
+        observations=[seen("cpu", data={"load": 3, "cores": 2})], decision=no_op("calm")
+    )
     differences = {part.title: part.differences for part in compare(here, there)}
     assert [
         (difference.name, difference.here, difference.there)
@@ -181,7 +183,7 @@ def test_a_comparison_names_only_what_differs() -> None:
         ("gone", "seen", ""),
     ]
     assert not any(differences[title] for title in differences if title != "Observations")
-    many = ended(observations=[seen(f"disk-{n}") for n in range(100)])
+    many = loop_result(observations=[seen(f"disk-{n}") for n in range(100)])
     [section] = [part for part in compare(many, there) if part.title == "Observations"]
     assert len(section.differences) + section.more == 101
 
@@ -196,7 +198,7 @@ def test_lost_attempts_have_rows_of_their_own() -> None:
     observer_runs = [observer("p:cpu", 130, 90, attempt=2), observer("p:ill", 140, 20)]
     error = Problem(id="p:ill", phase="observe", error="boom", host="host-a")
     record_chart = chart(
-        ended(phase_runs=runs, observer_runs=observer_runs, observer_errors=[error])
+        loop_result(phase_runs=runs, observer_runs=observer_runs, observer_errors=[error])
     )
     assert [(bar.label, bar.state, bar.place) for bar in record_chart.bars] == [
         ("observe", "ok", ""),
@@ -212,7 +214,7 @@ def test_lost_attempts_have_rows_of_their_own() -> None:
 def test_a_long_wait_between_phases_is_cut_out() -> None:
     day = 86_400_000.0
     runs = [phase("orient", 0, 100), phase("decide", day, 100), phase("act", day + 100, 200)]
-    record_chart = chart(ended(phase_runs=runs, duration=day + 300))
+    record_chart = chart(loop_result(phase_runs=runs, duration=day + 300))
     assert [cut.length for cut in record_chart.cuts] == ["23 h"]
     assert [bar.took for bar in record_chart.bars] == ["100 ms", "100 ms", "200 ms"]
     first, second, third = record_chart.bars
@@ -222,11 +224,13 @@ def test_a_long_wait_between_phases_is_cut_out() -> None:
 
 def test_of_many_observers_the_longest_are_shown() -> None:
     observers = [observer(f"p:{n}", 1.0, float(n)) for n in range(100)]
-    record_chart = chart(ended(phase_runs=[phase("observe", 0, 100)], observer_runs=observers))
+    record_chart = chart(
+        loop_result(phase_runs=[phase("observe", 0, 100)], observer_runs=observers)
+    )
     assert len(record_chart.bars) == 41
     assert record_chart.others == 60
     assert "p:99" in [bar.label for bar in record_chart.bars]
 
 
 def test_a_record_without_times_has_no_chart() -> None:
-    assert chart(ended(observer_runs=[observer("p:cpu", None, 3)])).bars == []
+    assert chart(loop_result(observer_runs=[observer("p:cpu", None, 3)])).bars == []

@@ -37,14 +37,14 @@ def ann(site: Site) -> Browser:
     return Browser(site, site.key("admin", principal="ann", person=True))
 
 
-def added(site: Site, description: str = "Find mammals", **more: Any) -> str:
+def add_goal(site: Site, description: str = "Find mammals", **more: Any) -> str:
     """The id of a new goal."""
     answer = site.post(f"{API}/goals", {"description": description, **more})
     assert answer.status_code == 201, answer.text
     return str(answer.json["id"])
 
 
-def listed(site: Site) -> list[Goal]:
+def list_goals(site: Site) -> list[Goal]:
     """All goals."""
     return GoalList.model_validate(site.get(f"{API}/goals").json).goals
 
@@ -74,7 +74,7 @@ def test_a_goal_is_added_once_however_often_the_form_is_sent(site: Site, ann: Br
         page = ann.send(form, description="Find <b>mammals</b>", priority="200")
         assert "Find <b>mammals</b>" in page.text
         assert "active 200 0 none" in page.text
-    [goal] = listed(site)
+    [goal] = list_goals(site)
     assert (goal.description, goal.priority) == ("Find <b>mammals</b>", 200)
 
 
@@ -84,11 +84,11 @@ def test_a_refused_goal_keeps_what_was_written(site: Site, ann: Browser) -> None
     assert "Nothing was changed: priority: " in page.text
     assert "Find mammals" in page.text
     assert 'data-live=""' in page.source
-    assert listed(site) == []
+    assert list_goals(site) == []
 
 
 def test_a_decision_is_shown_with_its_score_term_by_term(site: Site, ann: Browser) -> None:
-    id = added(site)
+    id = add_goal(site)
     cycle(site)
     decision = site.get(f"{API}/cycles").json["cycles"][0]
     score = Score.model_validate(decision["score"])
@@ -101,10 +101,10 @@ def test_a_decision_is_shown_with_its_score_term_by_term(site: Site, ann: Browse
 def test_a_completed_goal_shows_its_result_and_what_fulfilled_it(site: Site, ann: Browser) -> None:
     facts = [{"subject": "whale", "predicate": "is-a", "object": "mammal <b>"}]
     assert site.post(f"{API}/graph/facts", {"facts": facts}).status_code == 200
-    id = added(site)
+    id = add_goal(site)
     for _ in range(4):
         cycle(site)
-    [goal] = listed(site)
+    [goal] = list_goals(site)
     assert goal.status == "Completed"
     [evidence] = goal.evidence
     page = ann.get(f"{GOALS}/{id}")
@@ -116,12 +116,12 @@ def test_a_completed_goal_shows_its_result_and_what_fulfilled_it(site: Site, ann
 def test_a_goal_is_suspended_resumed_given_up_and_gets_another_priority(
     site: Site, ann: Browser
 ) -> None:
-    id = added(site)
+    id = add_goal(site)
     here = f"{GOALS}/{id}"
     ann.send(ann.get(here).form("/priority"), priority="7")
     for verb, status in (("suspend", "Suspended"), ("resume", "Active"), ("fail", "Failed")):
         page = ann.send(ann.get(f"{here}?do={verb}").form(f"/{verb}"), reason=f"to {verb}")
-        [goal] = listed(site)
+        [goal] = list_goals(site)
         assert (goal.status, goal.priority) == (status, 7)
         assert f"to {verb}" in page.text
     late = ann.send(ann.get(GOALS).form("/goals"), description="Find birds")
@@ -129,7 +129,7 @@ def test_a_goal_is_suspended_resumed_given_up_and_gets_another_priority(
 
 
 def test_a_question_of_the_agent_is_answered_on_the_page(site: Site, ann: Browser) -> None:
-    added(site, "Ask the user which colour it should have")
+    add_goal(site, "Ask the user which colour it should have")
     for _ in range(8):
         cycle(site)
         if site.get(f"{API}/questions").json["questions"]:
@@ -186,7 +186,7 @@ def test_a_goal_that_does_not_exist_is_not_found(ann: Browser) -> None:
 
 
 def test_a_reader_is_offered_no_forms(site: Site) -> None:
-    id = added(site)
+    id = add_goal(site)
     guest = Browser(site, site.key("read", principal="guest"))
     for path in (GOALS, f"{GOALS}/{id}", f"{GOALS}/{id}?do=fail"):
         assert f'action="{GOALS}' not in guest.get(path).source

@@ -213,8 +213,8 @@ def test_the_growth_of_the_log_of_an_open_investigation_is_hinted(case: Case) ->
     id = case.pending()
     start = feed.first()
 
-    def hinted() -> bool:
+    def has_hint() -> bool:
         case.written(id, Delta(step=1, channel="text", text="I").to_json())
         return "investigation disks" in [event.data for event in feed.after(start)]
 
-    assert wait_until(hinted)
+    assert wait_until(has_hint)

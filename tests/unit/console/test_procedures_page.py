@@ -79,7 +79,7 @@ def go_on(lab: Lab) -> None:
                 overdue(lab, name)
 
 
-def started(place: Site) -> str:
+def start_procedure(place: Site) -> str:
     """Approve the procedure; it waits at its question then."""
     approval_id = place.post("/actions/p:renew").json["approvalId"]
     bob = place.key("approvals", principal="bob", person=True)
@@ -97,7 +97,7 @@ def test_the_page_of_the_approval_shows_the_plan_and_then_its_state(
     assert "ok asks a person: Go on?" in response.text
     assert "would restart" in response.text
 
-    id = started(place)
+    id = start_procedure(place)
     response = ann.get(f"{PAGE}/approvals/{id.removeprefix('approval:')}")
     assert "step 2 of 3 (ok) waits for approval" in response.text
     assert "done drain" in response.text
@@ -106,7 +106,7 @@ def test_the_page_of_the_approval_shows_the_plan_and_then_its_state(
 def test_the_page_of_the_agent_cancels_a_procedure(
     ann: Browser, place: Site, done: list[str]
 ) -> None:
-    started(place)
+    start_procedure(place)
     page = ann.get(PAGE)
     assert "step 2 of 3 (ok) waits for approval" in page.text
     ann.send(page.form("/procedures/cancel"))
@@ -116,9 +116,9 @@ def test_the_page_of_the_agent_cancels_a_procedure(
     assert "cancelled by ann" in ann.get(PAGE).text
 
 
-def stopped_by_a_freeze(place: Site) -> str:
+def stop_by_freeze(place: Site) -> str:
     """Freeze the actions before the step after the question begins."""
-    id = started(place)
+    id = start_procedure(place)
     record = place.get(f"/procedures/{id}").json
     bob = place.key("approvals", principal="bob", person=True)
     place.dispatcher.held = True
@@ -132,7 +132,7 @@ def stopped_by_a_freeze(place: Site) -> str:
 def test_a_stopped_procedure_is_resumed_from_the_page(
     ann: Browser, place: Site, done: list[str]
 ) -> None:
-    id = stopped_by_a_freeze(place)
+    id = stop_by_freeze(place)
     assert place.get("/procedures").json["procedures"][0]["state"] == "stopped"
     page = ann.get(PAGE)
     assert "stopped, step 2 of 3 (ok)" in page.text
@@ -153,7 +153,7 @@ def test_a_stopped_procedure_is_resumed_from_the_page(
 def test_a_stop_for_the_reader_is_named_behind_many_that_others_resume(
     ann: Browser, place: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    id = stopped_by_a_freeze(place)
+    id = stop_by_freeze(place)
     keys, client = place.lab.store.procedures._keys, place.lab.client
     record = client.hgetall(keys.job(naming.procedure(id)))
     for number in range(60):
@@ -175,7 +175,7 @@ def test_a_stop_for_the_reader_is_named_behind_many_that_others_resume(
 
 
 def test_a_stopped_procedure_waits_for_a_person_on_every_page(ann: Browser, place: Site) -> None:
-    id = stopped_by_a_freeze(place)
+    id = stop_by_freeze(place)
     # So many later ones push it out of the latest.
     place.lab.client.zadd("boyd:{test}:procedures", {f"call:{n}": 2e15 + n for n in range(6)})
     reader = Browser(place, place.key("read", person=True))
@@ -202,7 +202,7 @@ def test_a_stopped_procedure_waits_for_a_person_on_every_page(ann: Browser, plac
 def test_a_stopped_procedure_waits_for_others_where_rights_forbid_to_resume_it(
     place: Site,
 ) -> None:
-    stopped_by_a_freeze(place)
+    stop_by_freeze(place)
     place.lab.deliver()
     rights = {"principal": "cid", "person": True, "may": ["approve p:restart"]}
     limited = Browser(place, place.key("read", "approvals", **rights))
@@ -223,7 +223,7 @@ def test_a_stopped_procedure_waits_for_others_where_rights_forbid_to_resume_it(
 def test_an_approved_procedure_has_not_succeeded_before_its_last_step(
     ann: Browser, place: Site, verdict: str
 ) -> None:
-    id = started(place)
+    id = start_procedure(place)
     answered = ann.get("/console/answered")
     assert "execution running" in answered.text
     assert 'data-live="approval procedure"' in answered.source
@@ -287,7 +287,7 @@ def test_the_page_of_a_target_hears_of_calls_procedures_and_verdicts(ann: Browse
 def test_the_api_refuses_what_cannot_be_done(place: Site) -> None:
     assert place.get("/procedures/loop:99").status_code == 404
     assert place.post("/procedures/loop:99/cancel").status_code == 404
-    id = started(place)
+    id = start_procedure(place)
     refused = place.post(f"/procedures/{id}/resume")
     assert (refused.status_code, refused.json["type"].rpartition("/")[2]) == (409, "not-stopped")
     reader = place.key("read", "actions")

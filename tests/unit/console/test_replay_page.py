@@ -18,7 +18,7 @@ HERE = "/console/agents/desk/replay"
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
-def made(count: int) -> ReplayReport:
+def make_report(count: int) -> ReplayReport:
     """A report in which that many iterations are newly automatic."""
     course = Course(action=HOSTILE, target="web-1", fate="automatic", reason="the action is auto")
     idle = Course(action="no-op", fate="none")
@@ -37,7 +37,7 @@ def made(count: int) -> ReplayReport:
 
 
 def document(count: int) -> PublishedReplay:
-    return PublishedReplay.of(made(count), "cli:ann", utc_now())
+    return PublishedReplay.of(make_report(count), "cli:ann", utc_now())
 
 
 def test_without_a_replay_the_page_says_how_to_make_one(alice: Browser, desk: Site) -> None:

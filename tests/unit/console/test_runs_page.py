@@ -18,10 +18,10 @@ TASK: dict[str, Any] = {"title": "Slow desk", "description": "Since noon."}
 @pytest.fixture
 def run(desk: Site) -> str:
     """The id of a pending run."""
-    return submitted(desk)
+    return submit(desk)
 
 
-def submitted(desk: Site, title: str = "Slow desk", **more: object) -> str:
+def submit(desk: Site, title: str = "Slow desk", **more: object) -> str:
     """The id of a new run, which no worker takes up."""
     desk.dispatcher.held = True
     request = RunRequest.model_validate({**TASK, "title": title, **more})
@@ -38,7 +38,7 @@ def test_runs_are_listed_with_their_state_newest_first(
     desk: Site, alice: Browser, run: str
 ) -> None:
     desk.lab.store.runs.cancel(run, MAKER, Retention(), "by mistake")
-    submitted(desk, "Loud desk", priority="high")
+    submit(desk, "Loud desk", priority="high")
     text = alice.get(RUNS).text
     assert text.index("Loud desk") < text.index("Slow desk")
     assert "pending high priority api asked by maker" in text
@@ -57,7 +57,7 @@ def test_a_filter_says_when_nothing_fits_and_links_keep_it(
 
 def test_the_rest_of_the_runs_follows_page_by_page(desk: Site, alice: Browser) -> None:
     for number in range(51):
-        submitted(desk, f"Task {number}.")
+        submit(desk, f"Task {number}.")
     first = alice.get(f"{RUNS}?priority=medium")
     assert "Task 50." in first.text
     assert "Task 0." not in first.text
@@ -67,7 +67,7 @@ def test_the_rest_of_the_runs_follows_page_by_page(desk: Site, alice: Browser) -
 
 
 def test_hostile_text_stays_text(desk: Site, alice: Browser) -> None:
-    id = submitted(desk, "<script>alert(1)</script>", description="<b>" + "x" * 10_000)
+    id = submit(desk, "<script>alert(1)</script>", description="<b>" + "x" * 10_000)
     for path in (RUNS, f"{RUNS}/{id}"):
         assert "<script>alert" not in alice.get(path).source
     assert "<b>xxx" in alice.get(f"{RUNS}/{id}").text
@@ -132,7 +132,7 @@ def test_a_reader_is_offered_nothing_that_the_key_does_not_allow(guest: Browser,
 def test_a_callback_is_shown_with_its_deliveries_and_delivered_again(
     desk: Site, alice: Browser
 ) -> None:
-    id = submitted(desk, callbackUrl="https://hooks.example.com/x")
+    id = submit(desk, callbackUrl="https://hooks.example.com/x")
     before = alice.get(f"{RUNS}/{id}").text
     assert "is sent when the run has ended to https://hooks.example.com/x" in before
     desk.lab.store.runs.cancel(id, MAKER, Retention(), "over")

@@ -15,12 +15,12 @@ from dashboard_kit import (
     FOLDER,
     dashboards,
     expressions,
-    filled,
+    fill,
     legend_labels,
     panels,
     queries,
-    used,
     variables,
+    variables_in,
 )
 from deploy_kit import DEPLOY
 from reference import generate
@@ -96,7 +96,7 @@ def test_a_variable_is_defined_exactly_if_it_is_used(dashboard: Any) -> None:
         if variable["type"] == "query"
     ]
 
-    names_used = set().union(*map(used, [*texts, *queries]), {"datasource"})
+    names_used = set().union(*map(variables_in, [*texts, *queries]), {"datasource"})
     assert names_used - set(BUILT_IN) == set(variables_defined)
     if variables_defined.get("agent", {}).get("multi"):
         assert not [expr for expr in texts if 'agent="$agent"' in expr]
@@ -106,7 +106,7 @@ def test_a_variable_is_defined_exactly_if_it_is_used(dashboard: Any) -> None:
 def test_expressions_rest_on_metrics_and_labels_that_exist(dashboard: Any) -> None:
     metrics = generate.families()
     for title, expr in expressions(dashboard):
-        for name, labels in selectors(filled(expr, VALUES)):
+        for name, labels in selectors(fill(expr, VALUES)):
             if name in PROMETHEUS:
                 continue
             family = name.removesuffix("_bucket")
@@ -121,7 +121,7 @@ def test_an_agent_is_chosen_wherever_there_is_one_to_choose(dashboard: Any) -> N
     if "agent" not in variables(dashboard):
         return
     for title, expr in expressions(dashboard):
-        for _, labels in selectors(filled(expr, VALUES)):
+        for _, labels in selectors(fill(expr, VALUES)):
             assert "agent" in labels, title
 
 

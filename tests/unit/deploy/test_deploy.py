@@ -171,16 +171,16 @@ def test_the_default_user_that_nobody_can_be_may_replay_the_append_only_file() -
     assert users()["default"] == ["off", "~*", "&*", "+@all"]
 
 
-def made_secrets(*arguments: str) -> subprocess.CompletedProcess[str]:
+def make_secrets(*arguments: str) -> subprocess.CompletedProcess[str]:
     program = DEPLOY / "redis" / "make-secrets"
     return subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
 
 
 def test_secrets_are_made_once_for_what_compose_mounts(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "secrets"
-    first = made_secrets("rediss://redis.example:6380/0", str(folder))
+    first = make_secrets("rediss://redis.example:6380/0", str(folder))
     texts = {path.name: path.read_text("utf-8").strip() for path in folder.iterdir()}
-    again = made_secrets("redis://redis:6379/0", str(folder))
+    again = make_secrets("redis://redis:6379/0", str(folder))
 
     assert first.returncode == 0, first.stderr
     assert folder.stat().st_mode & 0o777 == 0o700
@@ -203,7 +203,7 @@ def test_secrets_are_made_once_for_what_compose_mounts(tmp_path: Path) -> None:
     "address", ["redis", "http://redis", "redis://user:word@redis", "redis://"]
 )
 def test_no_secrets_are_made_for_an_address_that_is_none(address: str, tmp_path: Path) -> None:
-    assert made_secrets(address, str(tmp_path / "secrets")).returncode == 2
+    assert make_secrets(address, str(tmp_path / "secrets")).returncode == 2
     assert not (tmp_path / "secrets").exists()
 
 

@@ -65,7 +65,7 @@ def container(workload: Manifest) -> Any:
     return only
 
 
-def named(kind: str, name: str) -> Manifest:
+def manifest_named(kind: str, name: str) -> Manifest:
     (manifest,) = [m for m in MANIFESTS if (m["kind"], m["metadata"]["name"]) == (kind, name)]
     return manifest
 
@@ -106,9 +106,9 @@ def test_every_kustomization_names_what_exists_and_all_of_it(path: Path) -> None
     beside = {file.name for file in folder.glob("*.yaml")} - {"kustomization.yaml"}
     assert beside == {name for name in resources if name.endswith(".yaml")}
     for replica in kustomization.get("replicas", ()):
-        assert "replicas" in named("Deployment", replica["name"])["spec"]
+        assert "replicas" in manifest_named("Deployment", replica["name"])["spec"]
     for patch in kustomization.get("patches", ()):
-        target = named(patch["target"]["kind"], patch["target"]["name"])
+        target = manifest_named(patch["target"]["kind"], patch["target"]["name"])
         for step in yaml.safe_load(patch["patch"]):
             *parents, last = step["path"].strip("/").split("/")
             for parent in parents:
@@ -133,7 +133,7 @@ def test_every_overlay_says_which_image_boyd_is() -> None:
         (image,) = kustomization["images"]
         assert image["name"] == "boyd"
         assert image["newTag"] not in ("", "latest")
-    redis = container(named("StatefulSet", "boyd-redis"))
+    redis = container(manifest_named("StatefulSet", "boyd-redis"))
     assert redis["image"] == compose["services"]["redis"]["image"]
 
 
@@ -189,7 +189,7 @@ def test_secrets_are_files_that_make_secrets_makes_and_of_ones_own_user(
 
 def test_workers_together_consume_every_usual_queue() -> None:
     queues = [queue for workload in OURS for queue in queues_of(container(workload)["args"])]
-    inside = named("DaemonSet", "boyd-host")
+    inside = manifest_named("DaemonSet", "boyd-host")
 
     assert sorted(queues) == sorted(DEFAULT)
     assert queues_of(container(inside)["args"]) == ["host"]
@@ -202,9 +202,9 @@ def test_workers_together_consume_every_usual_queue() -> None:
 
 def test_there_are_two_of_each_that_may_fail() -> None:
     for name in ("api", "worker", "act", "beat"):
-        workload = named("Deployment", f"boyd-{name}")
+        workload = manifest_named("Deployment", f"boyd-{name}")
         assert workload["spec"]["replicas"] >= 2
-        budget = named("PodDisruptionBudget", f"boyd-{name}")["spec"]
+        budget = manifest_named("PodDisruptionBudget", f"boyd-{name}")["spec"]
         assert budget["maxUnavailable"] == 1
         labels = workload["spec"]["template"]["metadata"]["labels"]
         assert budget["selector"]["matchLabels"].items() <= labels.items()
@@ -238,9 +238,9 @@ def probes() -> Iterator[tuple[str, Any]]:
 
 
 def test_probes_ask_paths_and_ports_that_exist() -> None:
-    api = container(named("Deployment", "boyd-api"))
+    api = container(manifest_named("Deployment", "boyd-api"))
     (port,) = api["ports"]
-    service = named("Service", "boyd-api")["spec"]["ports"][0]
+    service = manifest_named("Service", "boyd-api")["spec"]["ports"][0]
 
     assert str(port["containerPort"]) == api["args"][api["args"].index("--port") + 1]
     assert service["targetPort"] == port["name"]
@@ -256,11 +256,11 @@ def test_no_probe_asks_for_what_is_away_for_all_copies_at_once() -> None:
 
 
 def test_the_ingress_lets_event_streams_through() -> None:
-    ingress = named("Ingress", "boyd-api")
+    ingress = manifest_named("Ingress", "boyd-api")
     proxy_settings = {k.partition("/")[2]: v for k, v in ingress["metadata"]["annotations"].items()}
     (rule,) = ingress["spec"]["rules"]
     (path,) = rule["http"]["paths"]
-    service = named("Service", path["backend"]["service"]["name"])
+    service = manifest_named("Service", path["backend"]["service"]["name"])
 
     assert proxy_settings["proxy-buffering"] == "off"
     assert int(proxy_settings["proxy-read-timeout"]) > 60
@@ -270,11 +270,11 @@ def test_the_ingress_lets_event_streams_through() -> None:
 
 def test_prometheus_gets_the_same_alerts_and_scrapes_what_exists() -> None:
     alerts = yaml.safe_load((DEPLOY / "prometheus" / "boyd-alerts.yml").read_text("utf-8"))
-    monitor = named("ServiceMonitor", "boyd-api")["spec"]
-    service = named("Service", "boyd-api")
+    monitor = manifest_named("ServiceMonitor", "boyd-api")["spec"]
+    service = manifest_named("Service", "boyd-api")
     (endpoint,) = monitor["endpoints"]
 
-    assert named("PrometheusRule", "boyd")["spec"] == alerts
+    assert manifest_named("PrometheusRule", "boyd")["spec"] == alerts
     assert endpoint["path"] in ROUTES
     assert endpoint["port"] == service["spec"]["ports"][0]["name"]
     assert monitor["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
@@ -283,8 +283,8 @@ def test_prometheus_gets_the_same_alerts_and_scrapes_what_exists() -> None:
 
 
 def test_keda_asks_for_metrics_and_queues_that_exist_and_is_alone() -> None:
-    scaled = named("ScaledObject", "boyd-worker")["spec"]
-    worker = container(named("Deployment", "boyd-worker"))
+    scaled = manifest_named("ScaledObject", "boyd-worker")["spec"]
+    worker = container(manifest_named("Deployment", "boyd-worker"))
     metrics = generate.families()
 
     assert scaled["minReplicaCount"] >= 1
@@ -370,7 +370,7 @@ def test_nobody_is_reached_or_reaches_out_but_by_a_policy(workload: Manifest) ->
 # As kustomize puts it together
 
 
-def rendered(folder: Path) -> list[Manifest]:
+def render(folder: Path) -> list[Manifest]:
     kubectl = shutil.which("kubectl")
     if kubectl is None:
         pytest.skip("there is no kubectl")
@@ -385,7 +385,7 @@ def rendered(folder: Path) -> list[Manifest]:
 @pytest.mark.long
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_an_overlay_renders_to_what_fits_and_refers_to_what_exists(overlay: str) -> None:
-    manifests = rendered(KUBERNETES / "overlays" / overlay)
+    manifests = render(KUBERNETES / "overlays" / overlay)
     schemas = pytest.importorskip("kubernetes_validate")
     configs = {m["metadata"]["name"] for m in manifests if m["kind"] == "ConfigMap"}
     for manifest in manifests:
@@ -403,7 +403,7 @@ def test_with_keda_nobody_else_says_how_many_workers(tmp_path: Path) -> None:
     path = tmp_path / "deploy" / "kubernetes" / "overlays" / "production" / "kustomization.yaml"
     text = path.read_text("utf-8").replace("# - ../../components", "- ../../components")
     path.write_text(text.replace("  - { name: boyd-worker, count: 4 }\n", ""), "utf-8")
-    manifests = {name_of(m): m for m in rendered(path.parent)}
+    manifests = {name_of(m): m for m in render(path.parent)}
 
     assert "replicas" not in manifests["Deployment-boyd-worker"]["spec"]
     assert {"ScaledObject-boyd-worker", "DaemonSet-boyd-host"} <= set(manifests)

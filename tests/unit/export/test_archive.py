@@ -18,7 +18,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import text
 
-from archive_kit import Archive, PostgreSQL, listed, read_archive_status, sqlite
+from archive_kit import Archive, PostgreSQL, list_numbers, read_archive_status, sqlite
 from boyd import Agent, Procedure, ProcedureStep
 from boyd.errors import ArchiveRefused, ArchiveUnavailable, ConfigError, TooManyMatches
 from boyd.export import work_follower
@@ -152,7 +152,7 @@ def test_a_filter_finds_the_same_in_redis_in_the_archive_and_in_both(
 ) -> None:
     def finds_all(past: MergedHistory, limit: int) -> None:
         for query, expected in FILTERS:
-            assert listed(past, limit, **query) == expected, query
+            assert list_numbers(past, limit, **query) == expected, query
 
     finds_all(MergedHistory(lab.store, ArchiveAccess(None)), 2)
     finds_all(archive.past, 2)
@@ -175,7 +175,7 @@ def test_pages_have_neither_gaps_nor_doubles_while_the_archive_lags(
 
     for limit in (1, 2, 3, 50):
         for query in ({}, {"q": "disk"}):
-            assert listed(archive.past, limit, **query) == [8, 7, 6, 5, 4, 3, 2, 1]
+            assert list_numbers(archive.past, limit, **query) == [8, 7, 6, 5, 4, 3, 2, 1]
 
 
 def test_a_period_is_from_its_start_until_before_its_end(lab: Lab, archive: Archive) -> None:
@@ -184,16 +184,16 @@ def test_a_period_is_from_its_start_until_before_its_end(lab: Lab, archive: Arch
         iteration.iteration: iteration.ended_at for iteration in archive.past.page(50).iterations
     }
     for _ in range(2):
-        assert listed(archive.past, since=ends[3], until=ends[5]) == [4, 3]
-        assert listed(archive.past, since=ends[6] + timedelta(seconds=1)) == []
+        assert list_numbers(archive.past, since=ends[3], until=ends[5]) == [4, 3]
+        assert list_numbers(archive.past, since=ends[6] + timedelta(seconds=1)) == []
         lab.client.flushall()
 
 
 def test_a_place_later_than_any_record_is_before_the_newest(lab: Lab, archive: Archive) -> None:
     archive.copy()
     lab.client.flushall()
-    every = listed(archive.past)
-    assert listed(archive.past, until=datetime(9999, 12, 31, tzinfo=UTC)) == every
+    every = list_numbers(archive.past)
+    assert list_numbers(archive.past, until=datetime(9999, 12, 31, tzinfo=UTC)) == every
     assert archive.past.page(50, f"{'9' * 16}-{'9' * 19}").iterations
     assert archive.work.executions(50, f"{dump_cursor(None)}.{'9' * 19}").executions
 
@@ -225,8 +225,10 @@ def test_numbers_that_begin_again_mean_the_newest_and_all_are_listed(
     assert newest is not None
     assert newest.id != first.id
     assert archive.past.get(first.id.partition(":")[2]) == first
-    assert listed(archive.past) == listed(archive.past, q="disk") == [1, 6, 5, 4, 3, 2, 1]
-    assert listed(archive.past, limit=1) == [1, 6, 5, 4, 3, 2, 1]
+    assert (
+        list_numbers(archive.past) == list_numbers(archive.past, q="disk") == [1, 6, 5, 4, 3, 2, 1]
+    )
+    assert list_numbers(archive.past, limit=1) == [1, 6, 5, 4, 3, 2, 1]
     assert archive.past.get("7") is None
 
 
@@ -461,12 +463,12 @@ def test_a_statement_that_is_refused_is_no_outage(lab: Lab, archive: Archive) ->
     archive.copy()
     access = archive.access()
 
-    def refused(reader: ArchiveReader) -> None:
+    def refuse_writes(reader: ArchiveReader) -> None:
         with reader._database.begin() as connection:
             connection.execute(text("INSERT INTO bodies (key, body) VALUES (1, NULL)"))
 
     with pytest.raises(ArchiveRefused, match="refused a statement"):
-        access.ask(refused)
+        access.ask(refuse_writes)
     assert access.ask(lambda reader: reader.by_number("test", 3)) is not None
 
 

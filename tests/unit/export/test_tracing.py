@@ -44,7 +44,7 @@ def lab_of(*more: Any, **settings: Any) -> Lab:
     return Lab(agent(sees("eyes", seen()), chooses(choice()), *more, **settings))
 
 
-def exported(lab: Lab) -> list[Span]:
+def export_spans(lab: Lab) -> list[Span]:
     export, sink = export_of(lab.whole)
     export.export(lab.agent.id)
     return sink.spans
@@ -62,7 +62,7 @@ def name_of(result: LoopResult) -> str:
 def test_an_iteration_is_one_trace_of_its_phases_observers_and_action() -> None:
     lab = lab_of(fails("broken"), Recorder().action())
     result = lab.run()
-    spans = exported(lab)
+    spans = export_spans(lab)
 
     assert tree(spans) == [
         "iteration",
@@ -124,7 +124,7 @@ def test_lost_attempts_are_spans_below_the_same_root() -> None:
     lab.client.zadd("boyd:{test}:due", {"phase": 1})
     lab.sweeper.sweep()
     lab.deliver()
-    spans = exported(lab)
+    spans = export_spans(lab)
 
     lost = [span for span in spans if span.error == "lease_lost"]
     assert [(span.name, span.attributes["host.name"]) for span in lost] == [("act", "gone")]
@@ -144,7 +144,7 @@ def test_an_approval_is_a_trace_of_its_own_without_the_wait_and_linked() -> None
     )
     lab.resolver.answer(item.id, "approved", person("ann"))
     lab.deliver()
-    spans = exported(lab)
+    spans = export_spans(lab)
 
     assert tree(of_trace(spans, f"approval:{item.id}")) == ["approval p:do", "  action p:do"]
     approval = next(span for span in spans if span.name == "approval p:do")
@@ -199,7 +199,7 @@ def test_a_run_links_to_its_caller_and_so_does_an_alert_from_outside() -> None:
     lab.intake(sent, sent)
     run = lab.submit("Look", traceparent=CALLER)
     lab.deliver()
-    spans = exported(lab)
+    spans = export_spans(lab)
 
     (root,) = [span for span in spans if span.name == "iteration"]
     (of_run,) = [span for span in spans if span.name == "run"]
@@ -232,14 +232,14 @@ def test_an_observation_has_the_context_of_its_event_or_else_of_its_request() ->
     event = {"specversion": "1.0", "id": "1", "source": "s", "type": "t", "traceparent": CALLER}
     other = CALLER.replace("-b7", "-c7")
 
-    def found(name: str, body: Any, **headers: str) -> Any:
+    def traceparent_of(name: str, body: Any, **headers: str) -> Any:
         request = IntakeRequest("application/cloudevents+json", headers, json.dumps(body).encode())
         (observation,) = parse(name, request)
         return (observation.metadata or {}).get("traceparent")
 
-    assert found("cloudevents", event, traceparent=other) == CALLER
-    assert found("json", {"source": "s", "data": {}}, traceparent=other) == other
-    assert found("json", {"source": "s", "data": {}}, traceparent="nonsense") is None
+    assert traceparent_of("cloudevents", event, traceparent=other) == CALLER
+    assert traceparent_of("json", {"source": "s", "data": {}}, traceparent=other) == other
+    assert traceparent_of("json", {"source": "s", "data": {}}, traceparent="nonsense") is None
 
 
 def test_spans_are_exported_once() -> None:
@@ -287,7 +287,7 @@ def test_a_record_that_cannot_be_read_does_not_stop_the_rest(
     lab.run()
     result = lab.run()
     lab.client.hset("boyd:{test}:iteration:1", "decision", "{")
-    spans = exported(lab)
+    spans = export_spans(lab)
 
     assert "iteration 1 of agent test cannot be read" in caplog.text
     assert of_trace(spans, iteration_trace(name_of(result))) == spans
@@ -331,7 +331,7 @@ def test_a_procedure_is_a_trace_of_its_steps() -> None:
     name = f"procedure:loop:{name_of(lab.run())}"
     for _ in steps:
         overdue(lab, name)
-    spans = exported(lab)
+    spans = export_spans(lab)
 
     assert tree(of_trace(spans, name)) == [
         "procedure p:whole",
@@ -369,7 +369,7 @@ def approve(lab: Lab, id: str) -> None:
     lab.deliver()
 
 
-def exported_by(case: Case, id: str) -> list[Span]:
+def export_trace(case: Case, id: str) -> list[Span]:
     export, sink = export_of(case.site.lab.whole)
     export.export("disks", [id])
     return sink.spans
@@ -378,9 +378,9 @@ def exported_by(case: Case, id: str) -> list[Span]:
 def test_an_investigation_is_a_trace_for_each_part_between_waits(case: Case) -> None:
     id = case.post("/runs", RUN, headers={"traceparent": CALLER}).json["id"]
     (item,) = case.site.lab.store.approvals.page(5).pending
-    assert not [span for span in exported_by(case, id) if "agent" in span.name]
+    assert not [span for span in export_trace(case, id) if "agent" in span.name]
     approve(case.site.lab, item.id)
-    spans = exported_by(case, id)
+    spans = export_trace(case, id)
     ids = TraceIds("boyd", "disks")
 
     def part(number: int) -> list[Span]:
@@ -456,14 +456,14 @@ def test_spans_are_sent_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
         received = sink.spans()
 
     assert len(sink.bodies) == 1
-    assert [replace(span, kind="internal") for span in _kept(lab)] == received
+    assert [replace(span, kind="internal") for span in _spans_of(lab)] == received
 
 
-def _kept(lab: Lab) -> list[Span]:
+def _spans_of(lab: Lab) -> list[Span]:
     lab.client.delete(Keys("test").traces)
     return [
         replace(span, start=round(span.start), end=round(span.end), links=list(span.links))
-        for span in exported(lab)
+        for span in export_spans(lab)
     ]
 
 
@@ -473,11 +473,11 @@ def test_an_unavailable_collector_raises_but_a_refusing_one_does_not() -> None:
     with Sink() as sink:
         url = sink.url
         sink.status = 400
-        assert OtlpSender(url).send(exported(lab)) is False
+        assert OtlpSender(url).send(export_spans(lab)) is False
         for status in (302, 403):
             sink.status = status
             with pytest.raises(CollectorUnavailable, match=f"answered {status}"):
-                OtlpSender(url).send(exported(lab) or _kept(lab))
+                OtlpSender(url).send(export_spans(lab) or _spans_of(lab))
 
 
 @pytest.mark.parametrize("head", ["200 OK", "302 Found\r\nLocation: /elsewhere"])

@@ -608,7 +608,7 @@ def test_looking_at_the_help_loads_nothing_that_only_goals_need(cli: Cli) -> Non
     assert output.endswith("[]\n")
 
 
-def completed(cli: Cli, line: str, **more: str) -> list[str]:
+def complete_line(cli: Cli, line: str, **more: str) -> list[str]:
     words = line.split(" ")
     variables = {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
     process = cli.process(_BOYD_COMPLETE="bash_complete", **variables, **more)
@@ -620,11 +620,11 @@ def test_a_shell_completes_ids_of_goals_and_questions(cli: Cli, mind: ImaginaryM
     mind.add("a")
     mind.add("b", "Suspended")
     mind.asks("Which?")
-    assert completed(cli, "boyd goals why ") == ["plain,g1", "plain,g2"]
-    assert completed(cli, "boyd goals suspend --agent test g") == ["plain,g1"]
-    assert completed(cli, "boyd goals resume g") == ["plain,g2"]
-    assert completed(cli, "boyd questions answer ") == ["plain,q1"]
-    assert completed(cli, "boyd goals why ", BOYD_URL="http://127.0.0.1:1") == []
+    assert complete_line(cli, "boyd goals why ") == ["plain,g1", "plain,g2"]
+    assert complete_line(cli, "boyd goals suspend --agent test g") == ["plain,g1"]
+    assert complete_line(cli, "boyd goals resume g") == ["plain,g2"]
+    assert complete_line(cli, "boyd questions answer ") == ["plain,q1"]
+    assert complete_line(cli, "boyd goals why ", BOYD_URL="http://127.0.0.1:1") == []
 
 
 # The REPL

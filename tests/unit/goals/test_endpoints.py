@@ -210,7 +210,7 @@ def test_facts_are_added_as_they_are_and_none_about_the_agent() -> None:
     assert [triple.confidence for triple in mind.facts.all()] == [0.5]
 
 
-def exported(mind: Mind) -> list[str]:
+def export_parts(mind: Mind) -> list[str]:
     """The parts of an export."""
     parts, query = [], dict[str, str]()
     while True:
@@ -232,7 +232,7 @@ def test_a_graph_of_any_size_is_exported_part_by_part(monkeypatch: pytest.Monkey
         for n in range(500)
     ]
     mind.facts.add(facts)
-    parts = exported(mind)
+    parts = export_parts(mind)
     read = [triple for text in turtle.parts("".join(parts)) for triple in turtle.read(text).triples]
 
     assert len(parts) > 10

@@ -16,7 +16,7 @@ from boyd.testing.lab import MemoryGraph
 from boyd_goals.cycle import approval_outcomes, record_outcome
 from boyd_goals.plugin import Goals
 from boyd_goals.state import GoalSession, ToolDecision
-from goals_kit import CONFIG, NOW, Mind, Steer, check, having, told
+from goals_kit import CONFIG, NOW, Mind, Steer, check, having, report_outcome
 
 CRITERIA = "unicorn habitat, dragon nests and whale songs"
 SAID = "unicorn habitat dragon nest whale song"
@@ -233,7 +233,7 @@ def test_an_approved_action_that_a_guard_vetoes_fails_no_plan() -> None:
 SHELL = "run the shell command `uptime` in a terminal"
 
 
-def asked(mind: Mind, cycles: int = 6) -> list[str]:
+def ask_in_cycles(mind: Mind, cycles: int = 6) -> list[str]:
     """The approvals that so many cycles ask for."""
     results = [mind.cycle() for _ in range(cycles)]
     return [
@@ -248,7 +248,7 @@ def test_a_pending_approval_is_not_requested_again() -> None:
     mind = Mind()
     goal = mind.goal(SHELL, criteria=CRITERIA)
 
-    assert len(asked(mind)) == 1
+    assert len(ask_in_cycles(mind)) == 1
     assert mind.session.goals[goal].status == "Active"
 
 
@@ -267,9 +267,9 @@ def test_subgoals_do_not_request_an_action_denied_to_their_parent() -> None:
     mind = Mind(stall_threshold=2)
     whole = f"{SHELL}, and then again {SHELL}, and whale songs"
     mind.goal(whole, criteria=whole)
-    [id] = asked(mind, 2)
+    [id] = ask_in_cycles(mind, 2)
     answer(mind, id, "denied", "never")
-    again = asked(mind, 30)
+    again = ask_in_cycles(mind, 30)
     depths = {goal.depth for goal in mind.session.goals.values()}
 
     assert depths == {0, 1}
@@ -280,13 +280,13 @@ def test_subgoals_do_not_request_an_action_denied_to_their_parent() -> None:
 def test_only_another_goal_requests_a_denied_action_again() -> None:
     mind = Mind(stall_threshold=50)
     first = mind.goal(SHELL, criteria=CRITERIA)
-    [id] = asked(mind)
+    [id] = ask_in_cycles(mind)
     answer(mind, id, "denied")
-    assert asked(mind) == []
+    assert ask_in_cycles(mind) == []
     mind.ask("suspend_goal", {}, id=first)
     mind.goal(SHELL, criteria=CRITERIA)
 
-    assert len(asked(mind)) == 1
+    assert len(ask_in_cycles(mind)) == 1
 
 
 class Patient(Plugin):
@@ -302,20 +302,20 @@ class Patient(Plugin):
 def test_a_denied_action_changed_by_a_hook_is_not_requested_again() -> None:
     mind = Mind(Patient(), stall_threshold=50)
     mind.goal(SHELL, criteria=CRITERIA)
-    [id] = asked(mind)
+    [id] = ask_in_cycles(mind)
     answer(mind, id, "denied")
 
-    assert asked(mind, 12) == []
+    assert ask_in_cycles(mind, 12) == []
 
 
 def test_an_approved_but_refused_action_may_be_requested_again() -> None:
     mind = Mind(stall_threshold=50)
     mind.goal(SHELL, criteria=CRITERIA)
-    [id] = asked(mind)
+    [id] = ask_in_cycles(mind)
     mind.lab.client.hset(f"boyd:{{a}}:approval:{id}", "params", '{"command": "other"}')
     answer(mind, id, "approved")
     mind.lab.deliver()
-    again = asked(mind, 12)
+    again = ask_in_cycles(mind, 12)
     [decision] = [
         choice_made for choice_made in mind.session.decisions if choice_made.approval == id
     ]
@@ -405,7 +405,7 @@ def pending(*approvals: str) -> GoalSession:
     """A session with a decision that waits for each of those."""
     session, [goal] = having("alpha beta")
     for approval_id in approvals:
-        session = told(session, goal, "pending", approval=approval_id)
+        session = report_outcome(session, goal, "pending", approval=approval_id)
     return session
 
 
@@ -413,7 +413,7 @@ def test_nothing_is_looked_up_while_nothing_waits() -> None:
     session, [goal] = having("alpha beta")
     desk = Desk()
 
-    assert approval_outcomes(told(session, goal), desk, TOOLBOX, MemoryGraph()) == []
+    assert approval_outcomes(report_outcome(session, goal), desk, TOOLBOX, MemoryGraph()) == []
     assert desk.asked == []
 
 

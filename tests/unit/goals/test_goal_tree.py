@@ -24,13 +24,13 @@ from boyd_goals.goal_tree import (
 from boyd_goals.progress import ensure_plan
 from boyd_goals.sessions import claim
 from boyd_goals.state import Config, GoalEvidence, GoalSession, GoalStatus
-from goals_kit import CONFIG, NOW, a_goal, check, empty, having, later, patched, stalled
+from goals_kit import CONFIG, NOW, a_goal, check, empty, having, later, patch_goals, stall_goals
 
 
 def family(criteria: str = "alpha beta, gamma delta") -> tuple[GoalSession, str, list[str]]:
     """A session with a goal that was split, its id, and those of its sub-goals."""
     session, [id] = having(criteria)
-    session = decompose(stalled(session, id), id, NOW, CONFIG)
+    session = decompose(stall_goals(session, id), id, NOW, CONFIG)
     return session, id, session.goals[id].children
 
 
@@ -45,7 +45,7 @@ def fulfil(session: GoalSession, id: str, text: str = "", cycle: int = 1) -> Goa
     """The session in which that goal was completed, with a text as evidence for its criteria."""
     goal = session.goals[id]
     evidence = GoalEvidence(criterion=goal.criteria, cycle=cycle, tool="reason", text=text)
-    return put(patched(session, id, evidence=[evidence]), id, "Completed")
+    return put(patch_goals(session, id, evidence=[evidence]), id, "Completed")
 
 
 def statuses(session: GoalSession, *ids: str) -> list[str]:
@@ -95,7 +95,7 @@ def test_blank_criteria_are_the_description() -> None:
 
 def test_the_highest_priority_is_first_and_of_equal_ones_the_oldest() -> None:
     session, [a, b, c, d] = having("a", "b", "c", "d")
-    session = patched(patched(session, c, priority=129), d, status="Suspended")
+    session = patch_goals(patch_goals(session, c, priority=129), d, status="Suspended")
 
     assert [goal.id for goal in active_goals(session)] == [c, a, b]
 
@@ -209,8 +209,8 @@ def test_a_goal_is_put_off_and_goes_on() -> None:
 def test_nothing_below_a_goal_that_has_ended_is_worked_on(status: GoalStatus) -> None:
     session, parent, children = family("alpha, beta, gamma")
     first = children[0]
-    session = patched(session, first, criteria="x, y")
-    session = decompose(stalled(session, first), first, NOW, CONFIG)
+    session = patch_goals(session, first, criteria="x, y")
+    session = decompose(stall_goals(session, first), first, NOW, CONFIG)
     session = ensure_plan(session, children[1], [], has_knowledge=True)
     session, claimed = claim(session, "me", NOW, CONFIG)
     session = put(session, children[2], "Completed")
@@ -234,7 +234,7 @@ def test_a_parent_waits_while_a_sub_goal_is_open() -> None:
 
 def test_a_sub_goal_that_completes_is_progress_of_the_one_above() -> None:
     session, parent, [first, _] = family()
-    session = put(patched(session, parent, stalled=True), first, "Completed")
+    session = put(patch_goals(session, parent, stalled=True), first, "Completed")
     goal = session.goals[parent]
 
     assert (goal.stalled, goal.last_progress_cycle) == (False, 5)
@@ -254,7 +254,7 @@ def test_a_parent_completes_with_the_evidence_and_the_results_of_its_sub_goals()
 
 def test_a_parent_split_by_its_description_is_judged_by_what_its_sub_goals_found() -> None:
     session, [parent] = having("red, green")
-    session = patched(stalled(session, parent), parent, criteria="alpha beta")
+    session = patch_goals(stall_goals(session, parent), parent, criteria="alpha beta")
     session = decompose(session, parent, NOW, CONFIG)
     first, second = session.goals[parent].children
     met = fulfil(fulfil(session, first, "red"), second, "alpha and beta")
@@ -278,9 +278,9 @@ def test_a_parent_whose_criteria_are_not_met_goes_on() -> None:
 def test_parents_complete_up_to_the_top() -> None:
     session, [parent] = having("a1 b1, a2 b2, a3 b3")
     config = Config(max_children=2)
-    session = decompose(stalled(session, parent), parent, NOW, config)
+    session = decompose(stall_goals(session, parent), parent, NOW, config)
     first, rest = session.goals[parent].children
-    session = decompose(stalled(session, rest), rest, NOW, config)
+    session = decompose(stall_goals(session, rest), rest, NOW, config)
     lowest = session.goals[rest].children
     session = fulfil(fulfil(fulfil(session, first), lowest[0]), lowest[1])
 
@@ -314,8 +314,8 @@ def test_a_parent_goes_on_when_one_has_failed_and_nothing_below_is_worked_on(
 
 def test_a_sub_goal_that_was_split_itself_is_worked_on() -> None:
     session, parent, [first, second] = family()
-    session = patched(session, second, criteria="x, y")
-    session = decompose(stalled(session, second), second, NOW, CONFIG)
+    session = patch_goals(session, second, criteria="x, y")
+    session = decompose(stall_goals(session, second), second, NOW, CONFIG)
     session = put(session, first, "Failed")
 
     assert statuses(session, parent, second) == ["Suspended", "Suspended"]

@@ -31,7 +31,7 @@ print(repr(similarity(encode("read data from the file"), vector(PROFILES["file_i
 """
 
 
-def sampled(seed: str) -> str:
+def sample_similarities(seed: str) -> str:
     """Similarities computed by another process, with another seed of its hashes."""
     run = subprocess.run(
         [sys.executable, "-c", SAMPLE],
@@ -60,7 +60,7 @@ def test_a_token_is_the_bits_of_a_hash_that_is_the_same_everywhere() -> None:
 
 @pytest.mark.long
 def test_two_processes_say_the_same_to_the_last_digit() -> None:
-    assert sampled("1") == sampled("2")
+    assert sample_similarities("1") == sample_similarities("2")
 
 
 def test_the_same_text_has_similarity_1_and_an_unrelated_one_about_a_half() -> None:

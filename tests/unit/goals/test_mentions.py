@@ -10,7 +10,7 @@ from boyd.testing.lab import MemoryGraph
 from boyd_goals.knowledge.association import find_mentions
 
 
-def known(graph: Graph, *labels: str) -> Graph:
+def graph_of(graph: Graph, *labels: str) -> Graph:
     """The graph in which each of those labels has a fact."""
     graph.add(Triple(subject=label, predicate="p", object="o") for label in labels)
     return graph
@@ -30,6 +30,6 @@ def known(graph: Graph, *labels: str) -> Graph:
 def test_labels_with_the_fewest_other_words_come_first(
     text: str, labels: list[str], expected: list[str] | None
 ) -> None:
-    mentions = find_mentions(known(MemoryGraph(), *labels), text, 10)
+    mentions = find_mentions(graph_of(MemoryGraph(), *labels), text, 10)
 
     assert mentions == (expected or ["Actions", "Action plan", "action plan b"])

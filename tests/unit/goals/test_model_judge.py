@@ -25,7 +25,7 @@ def judging() -> Iterator[Judging]:
     """A mind with a model that gives those replies, the last one for ever."""
     models: list[ScriptedModel] = []
 
-    def made(*replies: Any, **options: Any) -> tuple[Mind, ScriptedModel]:
+    def make_mind(*replies: Any, **options: Any) -> tuple[Mind, ScriptedModel]:
         model = ScriptedModel(list(replies), forever=True)
         models.append(model.__enter__())
         llm = {"base_url": f"{model.url}/v1", "model": "x"}
@@ -34,7 +34,7 @@ def judging() -> Iterator[Judging]:
         mind.know("whale is-a mammal")
         return mind, model
 
-    yield made
+    yield make_mind
     for model in models:
         model.__exit__(None, None, None)
 
@@ -46,7 +46,7 @@ def verdict(is_met: bool, cycle: int = 1, criterion: str = CRITERIA) -> Any:
     return call("answer", arguments)
 
 
-def worked(mind: Mind, cycles: int = 1) -> Goal:
+def work_cycles(mind: Mind, cycles: int = 1) -> Goal:
     """A goal after so many cycles."""
     id = mind.goal(DESCRIPTION, criteria=CRITERIA)
     for _ in range(cycles):
@@ -58,7 +58,7 @@ def test_the_model_says_that_a_goal_is_reached_answers_it_and_cites_the_step(
     judging: Judging,
 ) -> None:
     mind, model = judging(verdict(is_met=True), completion_ratio=1.0)
-    goal = worked(mind)
+    goal = work_cycles(mind)
 
     assert (goal.status, goal.result) == ("Completed", "Whales are mammals.")
     assert [evidence.to_wire() for evidence in goal.evidence] == [
@@ -74,7 +74,7 @@ def test_a_goal_whose_words_are_found_goes_on_if_the_model_says_that_it_is_not_r
     judging: Judging,
 ) -> None:
     mind, model = judging(verdict(is_met=False), verdict(is_met=True, cycle=1))
-    goal = worked(mind)
+    goal = work_cycles(mind)
 
     assert (goal.status, goal.result) == ("Active", None)
     assert len(goal.evidence) == 1
@@ -103,7 +103,7 @@ def test_without_a_usable_answer_the_words_decide(
 ) -> None:
     monkeypatch.setattr("boyd.llm.gateway.WAITS", (0.0, 0.0, 0.0))
     mind, model = judging(reply)
-    goal = worked(mind)
+    goal = work_cycles(mind)
 
     assert model.requests
     assert (goal.status, goal.result) == ("Completed", "whale is-a mammal")
@@ -114,7 +114,7 @@ def test_a_model_that_takes_too_long_holds_up_no_cycle(
 ) -> None:
     monkeypatch.setattr("boyd_goals.outcome.VERDICT_SECONDS", 0.2)
     mind, _ = judging(verdict(is_met=False).patched({"wait": 30.0}))
-    goal = worked(mind)
+    goal = work_cycles(mind)
 
     assert (goal.status, goal.result) == ("Completed", "whale is-a mammal")
 
@@ -122,7 +122,7 @@ def test_a_model_that_takes_too_long_holds_up_no_cycle(
 def test_a_step_that_finds_nothing_is_not_judged_by_the_model(judging: Judging) -> None:
     mind, model = judging(verdict(is_met=True))
     mind.facts.remove("whale", "is-a", "mammal")
-    goal = worked(mind, cycles=2)
+    goal = work_cycles(mind, cycles=2)
 
     assert goal.status == "Active"
     assert model.requests == []
@@ -131,7 +131,7 @@ def test_a_step_that_finds_nothing_is_not_judged_by_the_model(judging: Judging) 
 def test_the_model_is_not_asked_if_the_option_says_so(judging: Judging) -> None:
     mind, model = judging(verdict(is_met=False), judge_with_model=False)
 
-    assert worked(mind).status == "Completed"
+    assert work_cycles(mind).status == "Completed"
     assert model.requests == []
 
 

@@ -21,7 +21,7 @@ from boyd_goals.progress import ensure_plan
 from boyd_goals.psyche import new_psyche
 from boyd_goals.sessions import claim
 from boyd_goals.state import Config, GoalEvidence, Score
-from goals_kit import CONFIG, NOW, check, empty, having, later, stalled, told
+from goals_kit import CONFIG, NOW, check, empty, having, later, report_outcome, stall_goals
 
 FOUR = "alpha beta gamma delta"
 
@@ -41,12 +41,14 @@ def test_the_first_cycle_is_one() -> None:
 
 def test_a_cycle_that_finds_more_is_progress() -> None:
     session, [id] = having(FOUR)
-    session = told(told(session, id), id, output="alpha")
+    session = report_outcome(report_outcome(session, id), id, output="alpha")
     goal = session.goals[id]
 
     assert (goal.cycles_worked, goal.last_progress_cycle, goal.matched) == (2, 2, ["alpha"])
     assert [decision.progress for decision in session.decisions] == ["NoChange", "Advanced"]
-    assert [decision.found for decision in told(session, id, output="alpha").decisions] == [
+    assert [
+        decision.found for decision in report_outcome(session, id, output="alpha").decisions
+    ] == [
         [],
         ["alpha"],
         [],
@@ -58,7 +60,7 @@ def test_a_goal_whose_criteria_are_met_is_completed_with_the_step_the_evidence_a
     None
 ):
     session, [id] = having(FOUR)
-    session = told(told(session, id), id, output="beta follows alpha")
+    session = report_outcome(report_outcome(session, id), id, output="beta follows alpha")
     goal = session.goals[id]
 
     assert (goal.status, goal.reason) == (
@@ -77,7 +79,7 @@ def test_a_goal_whose_criteria_are_met_is_completed_with_the_step_the_evidence_a
 def test_words_that_never_meet_complete_no_goal() -> None:
     session, [id] = having(FOUR)
     for word in FOUR.split():
-        session = told(session, id, output=word)
+        session = report_outcome(session, id, output=word)
 
     assert [decision.progress for decision in session.decisions] == ["Advanced"] * 4
     assert (session.goals[id].status, session.goals[id].evidence) == ("Active", [])
@@ -85,9 +87,9 @@ def test_words_that_never_meet_complete_no_goal() -> None:
 
 def test_each_criterion_is_fulfilled_by_a_step_of_its_own() -> None:
     session, [id] = having("alpha beta, gamma delta")
-    session = told(session, id, output="alpha beta")
+    session = report_outcome(session, id, output="alpha beta")
     assert (session.goals[id].status, session.goals[id].result) == ("Active", None)
-    session = told(session, id, tool="reason", output="delta of gamma")
+    session = report_outcome(session, id, tool="reason", output="delta of gamma")
     goal = session.goals[id]
 
     assert [(evidence.criterion, evidence.tool, evidence.cycle) for evidence in goal.evidence] == [
@@ -106,9 +108,9 @@ VERDICT = ModelVerdict(
 
 def test_the_verdict_of_the_model_decides_either_way() -> None:
     session, [id] = having(FOUR)
-    met = told(session, id, output="nothing of the kind", verdict=VERDICT).goals[id]
-    unmet = told(session, id, output=FOUR, verdict=ModelVerdict(is_met=False))
-    silent = told(session, id, verdict=VERDICT.patched({"answer": ""})).goals[id]
+    met = report_outcome(session, id, output="nothing of the kind", verdict=VERDICT).goals[id]
+    unmet = report_outcome(session, id, output=FOUR, verdict=ModelVerdict(is_met=False))
+    silent = report_outcome(session, id, verdict=VERDICT.patched({"answer": ""})).goals[id]
 
     assert (met.status, met.result, met.evidence) == (
         "Completed",
@@ -122,7 +124,7 @@ def test_the_verdict_of_the_model_decides_either_way() -> None:
 
 def test_one_record_says_what_was_decided_and_what_came_of_it() -> None:
     session, [id] = having(FOUR)
-    session = told(
+    session = report_outcome(
         session,
         id,
         tool="reason",
@@ -145,7 +147,7 @@ def test_one_record_says_what_was_decided_and_what_came_of_it() -> None:
 def test_the_last_three_tools_and_all_uses_are_remembered() -> None:
     session, [id] = having(FOUR)
     for tool in ("a", "b", "a", "c"):
-        session = told(session, id, tool=tool)
+        session = report_outcome(session, id, tool=tool)
 
     assert session.goals[id].recent == ["b", "a", "c"]
     assert session.goals[id].used == {"a": 2, "b": 1, "c": 1}
@@ -156,7 +158,7 @@ def test_a_goal_fails_after_three_failed_plans(failures: int, status: str) -> No
     session, [id] = having(FOUR)
     for _ in range(failures):
         session = ensure_plan(session, id, [], has_knowledge=True)
-        session = told(session, id, "failed", tool="reason", output="no rule")
+        session = report_outcome(session, id, "failed", tool="reason", output="no rule")
         assert session.plans[id].status == "Failed"
         assert session.decisions[-1].progress == "Failed"
 
@@ -171,18 +173,18 @@ def test_a_goal_fails_after_three_failed_plans(failures: int, status: str) -> No
 def test_failures_are_counted_though_there_was_no_plan() -> None:
     session, [id] = having(FOUR)
     for _ in range(3):
-        session = told(session, id, "failed")
+        session = report_outcome(session, id, "failed")
 
     assert session.goals[id].reason == "backtracking exhausted: kg_query failed"
 
 
 def test_a_sub_goal_that_fails_lets_the_goal_above_go_on() -> None:
     session, [id] = having("alpha, beta")
-    session = told(stalled(session, id), id)
+    session = report_outcome(stall_goals(session, id), id)
     session = decompose(session, id, NOW, CONFIG)
     for child in session.goals[id].children:
         for _ in range(3):
-            session = told(session, child, "failed")
+            session = report_outcome(session, child, "failed")
 
     assert session.goals[id].status == "Active"
     check(session, CONFIG)
@@ -194,7 +196,7 @@ def test_a_veto_or_an_approval_is_neither_progress_nor_failure(
 ) -> None:
     session, [id] = having(FOUR)
     before = ensure_plan(session, id, [], has_knowledge=True)
-    after = told(before, id, state, tool="reason", output=FOUR)
+    after = report_outcome(before, id, state, tool="reason", output=FOUR)
     goal = after.goals[id]
 
     assert (goal.cycles_worked, goal.failed_plans, goal.matched) == (0, 0, [])
@@ -206,7 +208,7 @@ def test_a_veto_or_an_approval_is_neither_progress_nor_failure(
 def test_a_veto_is_an_encounter_with_the_shadow() -> None:
     session, [id] = having(FOUR)
     session = session.model_copy(update={"psyche": new_psyche()})
-    session = told(told(session, id, "vetoed"), id, "pending")
+    session = report_outcome(report_outcome(session, id, "vetoed"), id, "pending")
 
     assert session.psyche
     assert session.psyche.shadow_encounters == 1
@@ -214,7 +216,7 @@ def test_a_veto_is_an_encounter_with_the_shadow() -> None:
 
 def test_an_answered_approval_is_applied_while_another_worker_holds_the_goal() -> None:
     session, [id] = having(FOUR)
-    session = told(session, id, "pending", tool="reason")
+    session = report_outcome(session, id, "pending", tool="reason")
     session, _ = claim(session, "another", NOW, CONFIG)
     answer = outcome(1, id, tool="reason", output="alpha")
     after = apply_outcome(session, answer, NOW, CONFIG)
@@ -229,7 +231,9 @@ def test_an_answered_approval_is_applied_while_another_worker_holds_the_goal() -
 def test_a_step_of_the_plan_that_finds_nothing_is_no_progress() -> None:
     session, [id] = having(FOUR)
     session = ensure_plan(session, id, ["knowledge"], has_knowledge=False)
-    session = told(told(session, id, tool="kg_query"), id, tool="similarity_search")
+    session = report_outcome(
+        report_outcome(session, id, tool="kg_query"), id, tool="similarity_search"
+    )
 
     assert [decision.progress for decision in session.decisions] == ["NoChange", "NoChange"]
     assert session.plans[id].status == "Completed"
@@ -239,8 +243,8 @@ def test_a_step_of_the_plan_that_finds_nothing_is_no_progress() -> None:
 def test_progress_takes_the_flag_away() -> None:
     session, [id] = having(FOUR, stalled=True)
 
-    assert told(session, id).goals[id].stalled
-    assert not told(session, id, output="alpha").goals[id].stalled
+    assert report_outcome(session, id).goals[id].stalled
+    assert not report_outcome(session, id, output="alpha").goals[id].stalled
 
 
 @pytest.mark.parametrize("state", ["done", "failed", "vetoed", "pending"])
@@ -285,7 +289,7 @@ def test_a_goal_that_is_not_there_is_refused() -> None:
 def test_an_outcome_does_not_overwrite_a_status_set_meanwhile(status: Any, state: str) -> None:
     session, [id] = having(FOUR, failed_plans=2)
     session = set_status(session, id, status, NOW, CONFIG, reason="a person said so")
-    session = told(session, id, state, output=FOUR)
+    session = report_outcome(session, id, state, output=FOUR)
 
     assert session.goals[id].status == status
     assert session.goals[id].cycles_worked == 1

@@ -17,7 +17,7 @@ from boyd_goals.progress import (
     tick,
 )
 from boyd_goals.state import ToolPlan
-from goals_kit import CONFIG, a_goal, having, patched
+from goals_kit import CONFIG, a_goal, having, patch_goals
 
 HOST = ["file_io", "shell_exec"]
 
@@ -146,7 +146,7 @@ def test_a_goal_has_one_plan_at_a_time_and_the_next_is_another_attempt() -> None
 @pytest.mark.parametrize("status", ["Suspended", "Completed", "Failed"])
 def test_no_plan_is_made_for_a_goal_that_nobody_works_on(status: str) -> None:
     session, [id] = having("find mammals")
-    session = patched(session, id, status=status)
+    session = patch_goals(session, id, status=status)
 
     assert ensure_plan(session, id, [], has_knowledge=True) is session
     assert ensure_plan(session, "unknown", [], has_knowledge=True) is session

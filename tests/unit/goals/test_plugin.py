@@ -23,7 +23,7 @@ from boyd_goals.scoring import Outlook
 from boyd_goals.sessions import Sessions
 from boyd_goals.state import Episode, GoalEvidence
 from boyd_goals.tool_profiles import PROFILES, ToolProfile
-from goals_kit import CONFIG, Mind, Steer, check, patched
+from goals_kit import CONFIG, Mind, Steer, check, patch_goals
 
 DESCRIPTION = "Find mammals"
 CRITERIA = "unicorn habitat, dragon nests and whale songs"
@@ -591,7 +591,7 @@ def test_recalled_episodes_are_summarised_briefly() -> None:
     assert max(map(len, recalled.findings)) <= 100
 
 
-def learned(mind: Mind) -> list[Episode]:
+def learn(mind: Mind) -> list[Episode]:
     """The episodes after a while of work on a goal about which something is known."""
     mind.know("whale is-a mammal", "mammal is-a animal", "whale eats krill", "dolphin is-a mammal")
     mind.goal(DESCRIPTION, criteria=CRITERIA)
@@ -603,7 +603,7 @@ def learned(mind: Mind) -> list[Episode]:
 
 def test_episodes_say_what_tools_have_found_and_name_symbols_that_facts_are_about() -> None:
     mind = Mind(stall_threshold=50)
-    episodes = learned(mind)
+    episodes = learn(mind)
     symbols = {symbol for episode in episodes for symbol in episode.learnings}
     summaries = [episode.summary for episode in episodes]
 
@@ -619,7 +619,7 @@ def test_episodes_say_what_tools_have_found_and_name_symbols_that_facts_are_abou
 
 def test_later_cycles_use_facts_learned_earlier() -> None:
     mind = Mind(stall_threshold=50)
-    learned(mind)
+    learn(mind)
     mind.goal("xyzzy and Find", criteria=CRITERIA, priority=255)
     situation = mind.cycle().situation
     assert situation is not None
@@ -733,8 +733,8 @@ def test_a_session_too_large_for_one_value_shortens_the_results_of_ended_goals(
     evidence = GoalEvidence(criterion="whale", cycle=1, tool="reason", text="x" * 800)
     result = {"result": "y" * 2000, "evidence": [evidence]}
     sessions = mind.plugin.sessions(mind.ctx)
-    sessions.change(lambda session: patched(session, ended_goal, status="Completed", **result))
-    sessions.change(lambda session: patched(session, going_on, evidence=[evidence]))
+    sessions.change(lambda session: patch_goals(session, ended_goal, status="Completed", **result))
+    sessions.change(lambda session: patch_goals(session, going_on, evidence=[evidence]))
     monkeypatch.setattr("boyd.store.plugin_state.MAX_BYTES", 4_000)
     sessions.change(lambda session: session.patched({"cycle": 7}))
     goals = mind.session.goals
@@ -769,7 +769,7 @@ def test_a_fresh_session_leaves_the_old_one_as_it_is() -> None:
 @pytest.mark.long
 def test_episodes_are_remembered_in_every_later_session() -> None:
     mind = Mind(stall_threshold=50)
-    first = learned(mind)
+    first = learn(mind)
     mind.ask("begin_session", {"fresh": True})
     assert mind.ask("recall", query={"query": "whale"})[1]["episodes"]
     mind.goal(DESCRIPTION, criteria=CRITERIA)
@@ -793,7 +793,7 @@ def test_an_old_session_is_gone_on_with_and_keeps_what_was_learned_since() -> No
     mind.cycle()
     for _ in range(2):
         mind.ask("begin_session", {"fresh": True})
-    since = learned(mind)
+    since = learn(mind)
     sessions = mind.ask("list_sessions")[1]["sessions"]
     assert [(session["id"], session["current"], session["cycle"]) for session in sessions] == [
         ("3", True, 9),
@@ -851,14 +851,14 @@ def trips(mind: Mind, monkeypatch: pytest.MonkeyPatch) -> int:
     for owner, name in ((client, "execute_command"), (pipeline, "execute")):
         real = getattr(owner, name)
 
-        def counted(*args: Any, _real: Any = real, **more: Any) -> Any:
+        def count_call(*args: Any, _real: Any = real, **more: Any) -> Any:
             # Leases may be renewed meanwhile, those of other tests too.
             ours = args[0].connection_pool is mind.lab.client.connection_pool
             ours &= threading.current_thread().name != "leases"
             count[0] += ours and (not isinstance(args[0], pipeline) or _real.__name__ == "execute")
             return _real(*args, **more)
 
-        monkeypatch.setattr(owner, name, counted)
+        monkeypatch.setattr(owner, name, count_call)
     mind.cycle()
     monkeypatch.undo()
     return count[0]

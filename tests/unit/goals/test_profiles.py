@@ -45,7 +45,7 @@ def near(text: str, tool: str) -> float:
     return similarity(encode(text), vector(PROFILES[tool].keywords))
 
 
-def activated(text: str) -> list[str]:
+def activate(text: str) -> list[str]:
     """The tools that the text is near enough to, the nearest first."""
     similarities = {
         tool.name: near(text, tool.name)
@@ -58,7 +58,7 @@ def activated(text: str) -> list[str]:
 
 @pytest.mark.parametrize(("text", "tools"), SENTENCES.items())
 def test_a_sentence_activates_what_it_sounds_like(text: str, tools: list[str]) -> None:
-    assert activated(text) == tools
+    assert activate(text) == tools
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,12 @@ from boyd_goals.goal_tree import symbol
 from boyd_goals.memory import consolidate
 from boyd_goals.psyche import ReflectionReport, ToolInsight, is_due, look_back, new_psyche, reflect
 from boyd_goals.state import Config, GoalSession
-from goals_kit import CONFIG, NOW, empty, having, later, patched, remembering, told
+from goals_kit import CONFIG, NOW, empty, having, later, patch_goals, remembering, report_outcome
 
 OFF = Config(reflect_every=0)
 
 
-def reported(session: GoalSession, cycle: int = 5) -> tuple[GoalSession, ReflectionReport]:
+def reflect_and_look(session: GoalSession, cycle: int = 5) -> tuple[GoalSession, ReflectionReport]:
     return reflect(session, cycle, later(1), CONFIG), look_back(session, cycle, CONFIG)
 
 
@@ -56,24 +56,24 @@ def test_a_tool_is_ineffective_below_three_in_ten(
 ) -> None:
     session, [id] = having("alpha beta gamma", failed_plans=-9)
     for state in states:
-        session = told(session, id, state, output="an error has failed")
+        session = report_outcome(session, id, state, output="an error has failed")
 
     expected = ToolInsight(tool="kg_query", uses=uses, successes=successes, ineffective=ineffective)
-    assert reported(session)[1].tools == [expected]
+    assert reflect_and_look(session)[1].tools == [expected]
 
 
 def test_a_vetoed_tool_does_not_count_as_used() -> None:
     session, [id] = having("alpha")
 
-    assert reported(told(session, id, "vetoed"))[1].tools == []
+    assert reflect_and_look(report_outcome(session, id, "vetoed"))[1].tools == []
 
 
 def test_three_in_ten_itself_is_effective() -> None:
     session, [id] = having("alpha beta gamma", failed_plans=-99)
     for state in ["done"] * 3 + ["failed"] * 7:
-        session = told(session, id, state)
+        session = report_outcome(session, id, state)
 
-    assert not reported(session)[1].tools[0].ineffective
+    assert not reflect_and_look(session)[1].tools[0].ineffective
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_a_stagnant_goal_matters_less(
     fields: dict[str, Any], expected: list[tuple[str, int | None]]
 ) -> None:
     session, [id] = having("alpha", **fields)
-    after, report = reported(session)
+    after, report = reflect_and_look(session)
     applied = [priority for kind, priority in expected if kind == "DecreasePriority"]
 
     assert kinds(report) == expected
@@ -128,15 +128,15 @@ def test_a_goal_that_has_got_on_matters_more(
     worked: int, priority: int, output: str, expected: int
 ) -> None:
     session, [id] = having("alpha beta gamma", cycles_worked=worked, priority=priority)
-    session, _ = reported(told(session, id, output=output))
+    session, _ = reflect_and_look(report_outcome(session, id, output=output))
 
     assert session.goals[id].priority == expected
 
 
 def test_progress_counts_for_one_reflection() -> None:
     session, [id] = having("alpha beta gamma", cycles_worked=5)
-    session, _ = reported(told(session, id, output="alpha"), 1)
-    session, report = reported(told(session, id), 5)
+    session, _ = reflect_and_look(report_outcome(session, id, output="alpha"), 1)
+    session, report = reflect_and_look(report_outcome(session, id), 5)
 
     assert report.adjustments == []
     assert session.goals[id].priority == 148
@@ -144,8 +144,10 @@ def test_progress_counts_for_one_reflection() -> None:
 
 def test_the_summary_is_remembered() -> None:
     session, [id, _] = having("alpha", "beta")
-    session = patched(told(told(session, id, "failed"), id, "failed"), id, cycles_worked=8)
-    session, report = reported(remembering(*[0.5] * 12, session=session))
+    session = patch_goals(
+        report_outcome(report_outcome(session, id, "failed"), id, "failed"), id, cycles_worked=8
+    )
+    session, report = reflect_and_look(remembering(*[0.5] * 12, session=session))
     entry = session.memory[-1]
 
     assert report.summary == (
@@ -158,9 +160,9 @@ def test_the_summary_is_remembered() -> None:
 
 def test_advice_is_remembered_with_the_goals_it_concerns() -> None:
     session, [stuck, going] = having("alpha", "beta gamma delta")
-    session = patched(session, stuck, cycles_worked=16)
-    session = patched(session, going, cycles_worked=4)
-    session, _ = reported(told(session, going, output="beta"))
+    session = patch_goals(session, stuck, cycles_worked=16)
+    session = patch_goals(session, going, cycles_worked=4)
+    session, _ = reflect_and_look(report_outcome(session, going, output="beta"))
     entry = session.memory[-2]
 
     assert (entry.kind, entry.symbols) == ("Reflection", [symbol(stuck), symbol(going)])
@@ -177,7 +179,9 @@ def test_advice_is_remembered_with_the_goals_it_concerns() -> None:
 def test_the_psyche_evolves_with_it() -> None:
     session, [id, _] = having("alpha beta gamma", "other", cycles_worked=16)
     session = session.model_copy(update={"psyche": new_psyche()})
-    session, _ = reported(told(told(session, id, tool="reason"), id, tool="reason"))
+    session, _ = reflect_and_look(
+        report_outcome(report_outcome(session, id, tool="reason"), id, tool="reason")
+    )
 
     assert session.psyche
     assert session.psyche.weights["sage"] == 0.72
@@ -187,7 +191,7 @@ def test_the_psyche_evolves_with_it() -> None:
 @pytest.mark.parametrize("cycle", [4, 5])
 def test_there_is_one_reflection_for_a_cycle(cycle: int) -> None:
     session, _ = having("alpha", cycles_worked=8)
-    session, _ = reported(session)
+    session, _ = reflect_and_look(session)
 
     assert reflect(session, cycle, NOW, CONFIG) is session
     assert session.reflected == 5

@@ -110,13 +110,13 @@ EXPRESSIONS: st.SearchStrategy[Expression] = st.recursive(
 )
 
 
-def shuffled(expression: Expression) -> Expression:
+def shuffle(expression: Expression) -> Expression:
     """The same by the rules: all operands swapped, all atoms negated twice."""
     match expression:
         case (("bind" | "and" | "or") as operator, one, other):
-            return (operator, shuffled(other), shuffled(one))
+            return (operator, shuffle(other), shuffle(one))
         case (head, *parts):
-            return (head, *(shuffled(part) for part in parts))
+            return (head, *(shuffle(part) for part in parts))
     return ("not", ("not", expression))
 
 
@@ -131,6 +131,6 @@ def test_equivalent_expressions_have_one_simplest_form(
 ) -> None:
     simplest = reason(show(expression)).expression
 
-    assert reason(show(shuffled(expression))).expression == simplest
+    assert reason(show(shuffle(expression))).expression == simplest
     assert reason(simplest).steps == ()
     assert reason(show(("bind", "c", ("bind", expression, "c")))).expression == simplest

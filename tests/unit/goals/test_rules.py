@@ -15,7 +15,7 @@ def fact(subject: str, predicate: str, object: str, confidence: float = 1.0) -> 
     return Triple(subject=subject, predicate=predicate, object=object, confidence=confidence)
 
 
-def inferred(*facts: Triple) -> dict[tuple[str, str, str], float]:
+def infer_all(*facts: Triple) -> dict[tuple[str, str, str], float]:
     triples = [inference.triple for inference in infer(MemoryGraph(facts))]
     return {
         (triple.subject, triple.predicate, triple.object): triple.confidence for triple in triples
@@ -30,23 +30,23 @@ def test_three_predicates_are_transitive_each_with_its_factor(
 ) -> None:
     facts = fact("a", predicate, "b", 0.8), fact("b", predicate, "c", 0.6)
 
-    assert inferred(*facts) == {("a", predicate, "c"): pytest.approx(factor * 0.7)}
+    assert infer_all(*facts) == {("a", predicate, "c"): pytest.approx(factor * 0.7)}
 
 
 def test_likeness_is_symmetric() -> None:
-    assert inferred(fact("a", "similar-to", "b", 0.4)) == {("b", "similar-to", "a"): 0.4}
+    assert infer_all(fact("a", "similar-to", "b", 0.4)) == {("b", "similar-to", "a"): 0.4}
 
 
 def test_parents_have_children_and_children_parents() -> None:
     facts = fact("a", "parent-of", "b", 0.4), fact("d", "child-of", "c", 0.3)
 
-    assert inferred(*facts) == {("b", "child-of", "a"): 0.4, ("c", "parent-of", "d"): 0.3}
+    assert infer_all(*facts) == {("b", "child-of", "a"): 0.4, ("c", "parent-of", "d"): 0.3}
 
 
 def test_contents_are_part_of_the_container_and_of_all_around_it() -> None:
     facts = fact("house", "contains", "room"), fact("house", "part-of", "town", 0.9)
 
-    assert inferred(*facts) == {
+    assert infer_all(*facts) == {
         ("room", "part-of", "house"): 1.0,
         ("room", "part-of", "town"): pytest.approx(0.9 * 0.95),
     }
@@ -59,7 +59,7 @@ def test_membership_extends_to_superclasses() -> None:
         fact("Mammal", "subclass-of", "Animal"),
     )
 
-    assert inferred(*facts).keys() == {
+    assert infer_all(*facts).keys() == {
         ("Rex", "is-a", "Mammal"),
         ("Rex", "is-a", "Animal"),
         ("Dog", "subclass-of", "Animal"),
@@ -85,13 +85,13 @@ def test_an_iteration_takes_one_step_from_all_that_was_known_before() -> None:
 def test_nothing_follows_of_a_symbol_and_itself_and_a_loop_ends() -> None:
     facts = fact("a", "is-a", "b"), fact("b", "is-a", "a"), fact("c", "similar-to", "c")
 
-    assert inferred(*facts) == {}
+    assert infer_all(*facts) == {}
 
 
 def test_known_facts_are_not_inferred_again() -> None:
     facts = fact("a", "is-a", "b"), fact("b", "is-a", "c"), fact("a", "is-a", "c", 0.1)
 
-    assert inferred(*facts) == {}
+    assert infer_all(*facts) == {}
 
 
 def test_of_several_ways_the_surest_counts() -> None:

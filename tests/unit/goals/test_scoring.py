@@ -34,12 +34,12 @@ def episode(summary: str = "nothing much", **fields: Any) -> Episode:
     return Episode(id="e1", timestamp=NOW, summary=summary, relevance=0.5, **fields)
 
 
-def ranked(outlook: Outlook, *extra: ToolProfile) -> dict[str, Candidate]:
+def rank_by_tool(outlook: Outlook, *extra: ToolProfile) -> dict[str, Candidate]:
     return {candidate.tool: candidate for candidate in rank(outlook, [*PROFILES.values(), *extra])}
 
 
 def score(outlook: Outlook, tool: str) -> Score:
-    return ranked(outlook)[tool].score
+    return rank_by_tool(outlook)[tool].score
 
 
 def leaning(archetype: Archetype, weight: float) -> Psyche:
@@ -141,7 +141,7 @@ def test_without_a_psyche_or_an_archetype_nothing_leans() -> None:
 
 
 def test_without_knowledge_only_the_graph_is_asked_and_gaps_are_looked_for() -> None:
-    ranking = ranked(Outlook(goal(), knowledge=[STATUS]))
+    ranking = rank_by_tool(Outlook(goal(), knowledge=[STATUS]))
 
     assert list(ranking) == ["kg_query", "gap_analysis"]
     assert ranking["kg_query"].score.base == 0.80
@@ -150,7 +150,7 @@ def test_without_knowledge_only_the_graph_is_asked_and_gaps_are_looked_for() -> 
 
 def test_the_base_scores_of_core_tools_depend_on_what_is_known() -> None:
     outlook = Outlook(goal(), knowledge=[MARS], inferred=["Phobos"], episodes=[episode()])
-    ranking = ranked(outlook)
+    ranking = rank_by_tool(outlook)
 
     assert {tool: ranking[tool].score.base for tool in list(PROFILES)[:5]} == {
         "kg_query": 0.40,
@@ -171,7 +171,7 @@ def test_the_core_tools_get_their_parameters_from_what_is_known() -> None:
         episodes=learned,
         outgoing={"Sun": 3, "Jupiter": 2},
     )
-    ranking = ranked(outlook)
+    ranking = rank_by_tool(outlook)
 
     assert ranking["kg_query"].params["symbol"] == "Jupiter"
     assert ranking["kg_mutate"].params == {
@@ -193,15 +193,17 @@ def test_the_core_tools_get_their_parameters_from_what_is_known() -> None:
 def test_facts_added_by_kg_mutate_lead_to_no_inferences() -> None:
     mars = Triple(subject="Mars", predicate="subclass-of", object="Planet")
     up = Triple(subject="Jupiter", predicate="subclass-of", object="Giant")
-    params = ranked(Outlook(goal(), knowledge=[mars], inferred=["Jupiter"]))["kg_mutate"].params
+    params = rank_by_tool(Outlook(goal(), knowledge=[mars], inferred=["Jupiter"]))[
+        "kg_mutate"
+    ].params
 
     assert infer(MemoryGraph([mars, up, Triple.model_validate(params)])) == []
 
 
 def test_notes_about_goals_do_not_count_as_knowledge() -> None:
     note = Triple(subject="goal:7", predicate="related-to", object="Jupiter")
-    alone = ranked(Outlook(goal(), knowledge=[note], inferred=["Jupiter"]))
-    beside = ranked(Outlook(goal(), knowledge=[note, MARS], inferred=["Jupiter"]))
+    alone = rank_by_tool(Outlook(goal(), knowledge=[note], inferred=["Jupiter"]))
+    beside = rank_by_tool(Outlook(goal(), knowledge=[note, MARS], inferred=["Jupiter"]))
 
     assert "reason" not in alone
     assert alone["kg_query"].score.base == 0.80
@@ -212,17 +214,19 @@ def test_notes_about_goals_do_not_count_as_knowledge() -> None:
 def test_each_time_that_it_reasons_it_takes_the_next_fact() -> None:
     up = Triple(subject="Jupiter", predicate="is-a", object="Planet")
     outlooks = [Outlook(goal(used={"reason": n}), knowledge=[MARS, up]) for n in range(3)]
-    first, second, third = (ranked(outlook)["reason"].params for outlook in outlooks)
+    first, second, third = (rank_by_tool(outlook)["reason"].params for outlook in outlooks)
 
     assert (first, second) == (third, {"expression": "(triple Jupiter is-a Planet)"})
 
 
 def test_nothing_is_to_be_added_to_the_graph_when_all_is_connected() -> None:
-    assert "kg_mutate" not in ranked(Outlook(goal(), knowledge=[MARS], inferred=["Sun", "goal:1"]))
+    assert "kg_mutate" not in rank_by_tool(
+        Outlook(goal(), knowledge=[MARS], inferred=["Sun", "goal:1"])
+    )
 
 
 def test_an_episode_without_learnings_is_recalled_by_the_goal() -> None:
-    ranking = ranked(Outlook(goal(), episodes=[episode()]))
+    ranking = rank_by_tool(Outlook(goal(), episodes=[episode()]))
 
     assert ranking["memory_recall"].params["query_symbols"] == ["goal:1"]
 
@@ -251,12 +255,12 @@ def test_thresholds_are_strict_and_chance_is_not_enough(
 ) -> None:
     near(monkeypatch, value)
 
-    assert ranked(Outlook(goal())).keys() - {"kg_query", "gap_analysis"} == tools
+    assert rank_by_tool(Outlook(goal())).keys() - {"kg_query", "gap_analysis"} == tools
 
 
 def test_the_base_is_similarity_times_the_multiplier(monkeypatch: pytest.MonkeyPatch) -> None:
     near(monkeypatch, 0.6)
-    ranking = ranked(Outlook(goal()))
+    ranking = rank_by_tool(Outlook(goal()))
 
     assert ranking["library_search"].score.base == pytest.approx(0.48)
     assert ranking["file_io"].score.base == pytest.approx(0.45)
@@ -273,7 +277,7 @@ def test_infer_rules_has_a_floor_and_a_bonus_for_the_first_time(
     outlook = Outlook(goal(used=used), knowledge=[MARS])
 
     assert score(outlook, "infer_rules").base == pytest.approx(expected)
-    assert "infer_rules" not in ranked(Outlook(goal(used=used)))
+    assert "infer_rules" not in rank_by_tool(Outlook(goal(used=used)))
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ from boyd_goals.goal_tree import decompose, decompose_stalled, give_up_stuck, pa
 from boyd_goals.progress import ensure_plan
 from boyd_goals.sessions import claim
 from boyd_goals.state import Config, GoalSession
-from goals_kit import CONFIG, NOW, a_goal, check, having, patched, stalled, told
+from goals_kit import CONFIG, NOW, a_goal, check, having, patch_goals, report_outcome, stall_goals
 
 
 def split(criteria: str, config: Config = CONFIG, **fields: object) -> tuple[GoalSession, str]:
     session, [id] = having(criteria)
-    session = patched(stalled(session, id), id, **fields)
+    session = patch_goals(stall_goals(session, id), id, **fields)
     session = decompose(session, id, NOW, config)
     check(session, config)
     return session, id
@@ -73,7 +73,7 @@ def test_parts_of_parts_are_deeper_until_they_are_not_split() -> None:
     for depth in (1, 2, 3):
         id = session.goals[id].children[-1]
         assert session.goals[id].depth == depth
-        session = decompose(stalled(session, id), id, NOW, Config(max_children=2))
+        session = decompose(stall_goals(session, id), id, NOW, Config(max_children=2))
         check(session, CONFIG)
 
     assert session.goals[id].description == "d, e, f, g"
@@ -99,8 +99,8 @@ def test_a_goal_that_cannot_be_split_is_flagged_and_loses_priority(
 
 def test_a_goal_that_goes_on_after_its_parts_is_not_split_again() -> None:
     session, id = split("red, green")
-    session = patched(session, *session.goals[id].children, status="Completed")
-    session = decompose(patched(session, id, status="Active"), id, NOW, CONFIG)
+    session = patch_goals(session, *session.goals[id].children, status="Completed")
+    session = decompose(patch_goals(session, id, status="Active"), id, NOW, CONFIG)
 
     assert session.goals[id].stalled
     assert len(session.goals) == 3
@@ -108,7 +108,7 @@ def test_a_goal_that_goes_on_after_its_parts_is_not_split_again() -> None:
 
 def test_only_what_has_stalled_and_is_active_is_split() -> None:
     session, [id] = having("red, green")
-    suspended = patched(stalled(session, id), id, status="Suspended")
+    suspended = patch_goals(stall_goals(session, id), id, status="Suspended")
 
     assert decompose(session, id, NOW, CONFIG) is session
     assert decompose(suspended, id, NOW, CONFIG) is suspended
@@ -123,7 +123,7 @@ def test_a_goal_is_split_once() -> None:
 
 def test_a_goal_that_is_split_is_free_and_has_no_plan() -> None:
     session, [id] = having("red, green")
-    session = ensure_plan(stalled(session, id), id, [], has_knowledge=True)
+    session = ensure_plan(stall_goals(session, id), id, [], has_knowledge=True)
     session, _ = claim(session, "me", NOW, CONFIG)
     session = decompose(session, id, NOW, CONFIG)
 
@@ -141,7 +141,7 @@ def test_without_room_for_its_parts_a_goal_is_not_split() -> None:
 def test_finished_goals_make_room_for_parts() -> None:
     config = Config(max_goals=3)
     session, [id, done] = having("red, green", "other", config=config)
-    session = patched(stalled(session, id), done, status="Completed")
+    session = patch_goals(stall_goals(session, id), done, status="Completed")
     session = decompose(session, id, NOW, config)
 
     assert done not in session.goals
@@ -150,22 +150,22 @@ def test_finished_goals_make_room_for_parts() -> None:
 
 def test_all_that_has_stalled_is_split_at_once() -> None:
     session, [a, b, c] = having("red, green", "alone", "blue, black")
-    session = decompose_stalled(stalled(session, a, b), NOW, CONFIG)
+    session = decompose_stalled(stall_goals(session, a, b), NOW, CONFIG)
 
     assert [session.goals[id].status for id in (a, b, c)] == ["Suspended", "Active", "Active"]
     assert session.goals[b].stalled
     assert len(session.goals) == 5
 
 
-def stuck(without: int = 10) -> tuple[GoalSession, str]:
+def flag_goal(without: int = 10) -> tuple[GoalSession, str]:
     """A session with a goal that was flagged, after so many cycles without progress."""
     session, [id] = having("alone")
-    return patched(session, id, stalled=True, cycles_worked=without, last_progress_cycle=0), id
+    return patch_goals(session, id, stalled=True, cycles_worked=without, last_progress_cycle=0), id
 
 
 @pytest.mark.parametrize(("without", "status"), [(9, "Active"), (10, "Failed")])
 def test_a_flagged_goal_that_stalls_again_fails(without: int, status: str) -> None:
-    session, id = stuck(without)
+    session, id = flag_goal(without)
     goal = give_up_stuck(session, NOW, CONFIG).goals[id]
 
     assert goal.status == status
@@ -174,23 +174,25 @@ def test_a_flagged_goal_that_stalls_again_fails(without: int, status: str) -> No
 
 
 def test_a_goal_that_is_not_flagged_is_not_given_up() -> None:
-    session, id = stuck()
-    session = patched(session, id, stalled=False)
+    session, id = flag_goal()
+    session = patch_goals(session, id, stalled=False)
 
     assert give_up_stuck(session, NOW, CONFIG) is session
 
 
 def test_a_goal_that_has_asked_a_person_is_not_given_up() -> None:
-    session, id = stuck()
-    session = patched(session, id, question="q")
+    session, id = flag_goal()
+    session = patch_goals(session, id, question="q")
 
     assert give_up_stuck(session, NOW, CONFIG) is session
 
 
 def test_a_goal_that_waits_for_an_approval_is_not_given_up_before_it_is_answered() -> None:
-    session, id = stuck()
-    waiting = told(session, id, "pending", tool="shell_exec", approval="a")
-    refused = told(waiting, id, "refused", tool="shell_exec", approval="a", cycle=waiting.cycle)
+    session, id = flag_goal()
+    waiting = report_outcome(session, id, "pending", tool="shell_exec", approval="a")
+    refused = report_outcome(
+        waiting, id, "refused", tool="shell_exec", approval="a", cycle=waiting.cycle
+    )
 
     assert give_up_stuck(waiting, NOW, CONFIG) is waiting
     assert give_up_stuck(refused, NOW, CONFIG).goals[id].status == "Failed"
@@ -198,9 +200,11 @@ def test_a_goal_that_waits_for_an_approval_is_not_given_up_before_it_is_answered
 
 def test_a_goal_that_waits_for_an_approval_is_not_split_before_it_is_answered() -> None:
     session, [id] = having("red, green")
-    waiting = told(session, id, "pending", tool="shell_exec", approval="a")
-    waiting = stalled(waiting, id)
-    refused = told(waiting, id, "refused", tool="shell_exec", approval="a", cycle=waiting.cycle)
+    waiting = report_outcome(session, id, "pending", tool="shell_exec", approval="a")
+    waiting = stall_goals(waiting, id)
+    refused = report_outcome(
+        waiting, id, "refused", tool="shell_exec", approval="a", cycle=waiting.cycle
+    )
 
     assert decompose(waiting, id, NOW, CONFIG) is waiting
     assert len(decompose(refused, id, NOW, CONFIG).goals) == 3

@@ -38,7 +38,7 @@ def facts(text: str, **options: Any) -> list[tuple[str, str, str]]:
     return [(fact.subject, fact.predicate, fact.object) for fact in triples]
 
 
-def skipped(text: str) -> dict[str, int]:
+def skips(text: str) -> dict[str, int]:
     return dict(read(PREFIXES + text).skipped)
 
 
@@ -57,7 +57,7 @@ def test_labels_are_preferred_in_the_wanted_language() -> None:
 
     assert facts(text) == [("Mars planet", "revolves-around", "Sol")]
     assert facts(text, language="fr") == [("le Mars", "revolves-around", "Sol")]
-    assert skipped(text) == {"label": 5}
+    assert skips(text) == {"label": 5}
 
 
 def test_types_and_subclasses_of_rdf_become_facts_that_rules_use() -> None:
@@ -73,7 +73,7 @@ def test_types_and_subclasses_of_rdf_become_facts_that_rules_use() -> None:
         ("Rex", "is-a", "Dog"),
         ("Tail", "part-of", "Dog"),
     ]
-    assert skipped(text) == {"schema": 2}
+    assert skips(text) == {"schema": 2}
     assert ("Rex", "is-a", "Animal") in [
         (inference.triple.subject, inference.triple.predicate, inference.triple.object)
         for inference in infer(graph)
@@ -105,14 +105,14 @@ def test_literals_become_symbols_of_their_text() -> None:
         ("Mars", "radius", "3389.5"),
         ("Mars", "seen", "true"),
     ]
-    assert skipped(text) == {"language": 1, "unfit": 2}
+    assert skips(text) == {"language": 1, "unfit": 2}
 
 
 def test_explanations_are_taken_only_when_they_are_wanted() -> None:
     text = ':Mars rdfs:comment "It is red."@en ; skos:definition "A planet." ; :colour "red" .'
 
     assert facts(text) == [("Mars", "colour", "red")]
-    assert skipped(text) == {"prose": 2}
+    assert skips(text) == {"prose": 2}
     assert [fact[2] for fact in facts(text, prose=True)] == ["red", "It is red.", "A planet."]
 
 
@@ -120,7 +120,7 @@ def test_of_blank_nodes_nothing_is_taken() -> None:
     text = """:Mars :orbit [ :period 687 ] ; :moons ( :Phobos :Deimos ) . _:x :y :z . :a :b :c ."""
 
     assert facts(text) == [("a", "b", "c")]
-    assert skipped(text) == {"blank-node": 8}
+    assert skips(text) == {"blank-node": 8}
 
 
 def test_a_file_cannot_say_how_the_agent_works() -> None:
@@ -130,7 +130,7 @@ def test_a_file_cannot_say_how_the_agent_works() -> None:
     """
 
     assert facts(text) == []
-    assert skipped(text) == {"label": 1, "metadata": 2}
+    assert skips(text) == {"label": 1, "metadata": 2}
 
 
 FACTS = (

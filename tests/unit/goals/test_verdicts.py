@@ -35,7 +35,7 @@ def knowing(*others: Steer, **options: object) -> Mind:
     return mind
 
 
-def worked(mind: Mind, id: str, most: int = 15) -> Goal:
+def work_on(mind: Mind, id: str, most: int = 15) -> Goal:
     """The goal after so many cycles, or when it has left `Active`."""
     for _ in range(most):
         mind.cycle()
@@ -47,7 +47,7 @@ def worked(mind: Mind, id: str, most: int = 15) -> Goal:
 def test_a_command_is_not_carried_out_because_its_words_occur_in_the_graph() -> None:
     mind = knowing()
     id = mind.goal("List the files and delete all of them with `rm -rf /tmp/x`")
-    goal = worked(mind, id)
+    goal = work_on(mind, id)
 
     assert (goal.status, goal.evidence, goal.result) == ("Active", [], None)
 
@@ -55,7 +55,7 @@ def test_a_command_is_not_carried_out_because_its_words_occur_in_the_graph() -> 
 def test_a_question_about_kinds_is_answered_by_facts_about_the_subject() -> None:
     mind = knowing(completion_ratio=1.0)
     id = mind.goal("Find out what a Recipe is a kind of", criteria="HowTo, CreativeWork")
-    goal = worked(mind, id)
+    goal = work_on(mind, id)
 
     assert goal.status == "Completed"
     assert {evidence.criterion: evidence.text for evidence in goal.evidence} == {
@@ -67,7 +67,7 @@ def test_a_question_about_kinds_is_answered_by_facts_about_the_subject() -> None
 
 def test_a_question_of_properties_is_answered_by_the_facts_and_not_by_a_similar_text() -> None:
     mind = knowing()
-    goal = worked(mind, mind.goal("Find out which properties a Recipe has"))
+    goal = work_on(mind, mind.goal("Find out which properties a Recipe has"))
 
     assert goal.status == "Completed"
     assert "Recipe" in str(goal.result)
@@ -76,11 +76,11 @@ def test_a_question_of_properties_is_answered_by_the_facts_and_not_by_a_similar_
 
 def test_a_fact_with_half_of_the_words_is_no_answer() -> None:
     mind = knowing()
-    goal = worked(mind, mind.goal("Find mailbox of a Person"))
+    goal = work_on(mind, mind.goal("Find mailbox of a Person"))
     assert (goal.status, goal.evidence) == ("Active", [])
 
     mind.facts.add([Triple(subject="mailbox", predicate="domain", object="Person")])
-    goal = worked(mind, goal.id)
+    goal = work_on(mind, goal.id)
     assert goal.status == "Completed"
     assert goal.result == "mailbox domain Person"
 
@@ -95,7 +95,7 @@ def gravity(folder: Path) -> Path:
 def test_a_document_is_ingested_when_it_was_ingested(tmp_path: Path) -> None:
     mind = knowing(roots=[tmp_path])
     id = mind.goal(f"Ingest the document {gravity(tmp_path)}")
-    goal = worked(mind, id)
+    goal = work_on(mind, id)
     [decision] = [choice for choice in mind.session.decisions if choice.progress == "Completed"]
 
     assert (goal.status, decision.tool) == ("Completed", "content_ingest")
@@ -108,8 +108,8 @@ def test_a_document_is_ingested_when_it_was_ingested(tmp_path: Path) -> None:
 
 def test_a_question_about_a_paper_is_answered_by_its_passage(tmp_path: Path) -> None:
     mind = knowing(roots=[tmp_path])
-    worked(mind, mind.goal(f"Ingest the document {gravity(tmp_path)}"))
-    goal = worked(mind, mind.goal("What did that paper say about gravity?"), most=25)
+    work_on(mind, mind.goal(f"Ingest the document {gravity(tmp_path)}"))
+    goal = work_on(mind, mind.goal("What did that paper say about gravity?"), most=25)
 
     assert goal.status == "Completed"
     assert goal.result == "Gravity bends light."
@@ -123,17 +123,17 @@ def test_the_notes_and_the_question_of_a_goal_are_no_knowledge() -> None:
     id = mind.goal("Explore zorbs")
     mind.cycle()
     mind.facts.add([Triple(subject=f"goal:{id}", predicate="related-to", object="zorb")])
-    goal = worked(mind, id, most=5)
+    goal = work_on(mind, id, most=5)
 
     assert (goal.status, goal.matched) == ("Active", [])
     other = knowing(Steer("goals:user_interact", question="What do you know about zorbs?"))
-    goal = worked(other, other.goal("Explore zorbs"), most=3)
+    goal = work_on(other, other.goal("Explore zorbs"), most=3)
     assert (goal.status, goal.matched) == ("Active", [])
 
 
 def test_a_verdict_names_a_step_of_the_goal_that_has_succeeded() -> None:
     mind = knowing()
-    goal = worked(mind, mind.goal("Explore the Movie"))
+    goal = work_on(mind, mind.goal("Explore the Movie"))
     [evidence] = goal.evidence
     [step] = [decision for decision in mind.session.decisions if decision.cycle == evidence.cycle]
 

@@ -171,17 +171,17 @@ def test_anything_gives_observations_or_a_refusal(
 
 
 def _holds(name: str, sent: IntakeRequest) -> None:
-    for observation in _taken(name, sent):
+    for observation in _take(name, sent):
         assert Observation.from_json(observation.to_json()) == observation
 
 
-def _taken(name: str, sent: IntakeRequest) -> list[Observation]:
+def _take(name: str, sent: IntakeRequest) -> list[Observation]:
     with suppress(BadIntake):
         return parse(name, sent)
     return []
 
 
-def changed(whole: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
+def change_some(whole: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
     """An object with some of its fields replaced by anything, or left out."""
     observations = st.sets(st.sampled_from(sorted(whole)), max_size=2)
     new = st.dictionaries(st.sampled_from(sorted(whole)), values, max_size=2)
@@ -222,7 +222,7 @@ def alerts(*changes: dict[str, Any], **more: Any) -> IntakeRequest:
     return request({**NOTIFICATION, "alerts": [{**ALERT, **change} for change in changes], **more})
 
 
-def labelled(severity: str, **more: Any) -> dict[str, Any]:
+def alert_labels(severity: str, **more: Any) -> dict[str, Any]:
     return {"labels": {"alertname": "A", "severity": severity}, **more}
 
 
@@ -255,7 +255,7 @@ def test_an_alert_is_an_observation() -> None:
 
 
 def test_every_alert_of_a_notification_is_one() -> None:
-    observations = parse("alertmanager", alerts({}, labelled("none"), {"labels": {}}))
+    observations = parse("alertmanager", alerts({}, alert_labels("none"), {"labels": {}}))
 
     assert [observation.source for observation in observations] == [
         "alertmanager/DiskFull",
@@ -282,7 +282,7 @@ def test_every_alert_of_a_notification_is_one() -> None:
     ],
 )
 def test_severity_is_what_the_label_means(label: str, severity: str) -> None:
-    assert only(parse("alertmanager", alerts(labelled(label)))).severity == severity
+    assert only(parse("alertmanager", alerts(alert_labels(label)))).severity == severity
 
 
 def test_the_words_for_a_severity_are_those_that_the_docs_tell() -> None:
@@ -297,7 +297,7 @@ def test_the_words_for_a_severity_are_those_that_the_docs_tell() -> None:
 
 def test_a_resolved_alert_is_information_of_when_it_ended() -> None:
     fields = {"status": "resolved", "endsAt": "2026-01-05T14:00:00+01:00"}
-    observation = only(parse("alertmanager", alerts(labelled("critical", **fields))))
+    observation = only(parse("alertmanager", alerts(alert_labels("critical", **fields))))
 
     assert observation.severity == "info"
     assert observation.timestamp == datetime(2026, 1, 5, 13, 0, tzinfo=UTC)
@@ -316,7 +316,7 @@ def test_a_time_that_cannot_be_is_now(time: str | None) -> None:
 
 def test_an_alert_without_a_fingerprint_is_known_by_its_labels() -> None:
     observations = parse(
-        "alertmanager", alerts({"fingerprint": ""}, labelled("info", fingerprint=""))
+        "alertmanager", alerts({"fingerprint": ""}, alert_labels("info", fingerprint=""))
     )
     again = parse("alertmanager", alerts({"fingerprint": "", "status": "resolved"}))
 
@@ -425,7 +425,7 @@ def test_an_invalid_notification_is_refused_with_the_field(body: Any, message: s
     assert message in refusal("alertmanager", request(body))
 
 
-@given(body=changed(NOTIFICATION), alert=changed(ALERT), whole=st.booleans())
+@given(body=change_some(NOTIFICATION), alert=change_some(ALERT), whole=st.booleans())
 def test_a_spoilt_notification_is_read_or_refused(
     body: dict[str, Any], alert: dict[str, Any], whole: bool
 ) -> None:
@@ -587,7 +587,7 @@ def test_an_invalid_cloudevent_is_refused_with_the_attribute(
     assert message in refusal("cloudevents", sent)
 
 
-@given(body=changed({**EVENT, "ext": 1, "data_base64": "AA=="}), batch=st.booleans())
+@given(body=change_some({**EVENT, "ext": 1, "data_base64": "AA=="}), batch=st.booleans())
 def test_a_spoilt_event_is_read_or_refused(body: dict[str, Any], batch: bool) -> None:
     sent = request([EVENT, body], BATCH) if batch else request(body, STRUCTURED)
     _holds("cloudevents", sent)
@@ -610,7 +610,7 @@ def test_events_written_by_the_cloudevents_sdk_are_read(
     }
     written = CloudEvent(attributes, data)
     observations = [
-        only(parse("cloudevents", _received(message)))
+        only(parse("cloudevents", _receive(message)))
         for message in (to_binary_event(written), to_structured_event(written))
     ]
 
@@ -621,7 +621,7 @@ def test_events_written_by_the_cloudevents_sdk_are_read(
         assert observation.timestamp == attributes["time"]
 
 
-def _received(message: HTTPMessage) -> IntakeRequest:
+def _receive(message: HTTPMessage) -> IntakeRequest:
     headers = {name.lower(): value for name, value in message.headers.items()}
     return IntakeRequest(headers.pop("content-type"), headers, message.body)
 
@@ -687,7 +687,7 @@ def test_anything_else_is_refused_with_what_is_expected(body: Any, message: str)
     assert message in refusal("json", request(body))
 
 
-@given(changed(POSTED))
+@given(change_some(POSTED))
 def test_a_spoilt_observation_is_read_or_refused(body: dict[str, Any]) -> None:
     _holds("json", request(body))
 

@@ -119,10 +119,10 @@ def test_a_sender_without_valid_proof_is_refused_without_showing_secrets(
 
 
 def test_a_message_that_signs_a_time_or_is_declared_unique_has_an_id_from_its_signature() -> None:
-    def timed(at: str) -> str | None:
+    def check_at(at: str) -> str | None:
         return check(TIMED, x_time=at, x_sig=sign(f"{at}:".encode() + BODY).hex())
 
-    assert timed(str(NOW)) == timed(str(NOW)) != timed(str(NOW * 1000))
+    assert check_at(str(NOW)) == check_at(str(NOW)) != check_at(str(NOW * 1000))
     signature = sign(BODY).hex()
     assert check(GITHUB, x_hub_signature_256=f"sha256={signature}")
     assert check(auth(method="hmac", header="X-Sig"), x_sig=signature) is None

@@ -69,7 +69,7 @@ def test_messages_without_alerts_are_accepted_but_yield_no_observations(message:
     assert read(*message.split("/")) == []
 
 
-def changed(message: str, **changes: Any) -> list[Observation]:
+def change_fields(message: str, **changes: Any) -> list[Observation]:
     """The observations of a message with other values at some paths, as in `workflow_run.event`."""
     vendor, _, name = message.partition("/")
     body = json.loads((DATA / vendor / f"{name}.json").read_bytes())
@@ -95,13 +95,13 @@ def changed(message: str, **changes: Any) -> list[Observation]:
     ],
 )
 def test_runs_for_forks_and_parents_say_nothing_of_the_branch(message: str, changes: Any) -> None:
-    assert changed(message, **changes) == []
+    assert change_fields(message, **changes) == []
 
 
 def test_a_scheduled_pipeline_does_not_end_the_failure_of_a_push() -> None:
-    [failed] = changed("gitlab/firing", object_attributes__source="push")
-    [nightly] = changed("gitlab/resolved", object_attributes__source="schedule")
-    [push] = changed("gitlab/resolved", object_attributes__source="push")
+    [failed] = change_fields("gitlab/firing", object_attributes__source="push")
+    [nightly] = change_fields("gitlab/resolved", object_attributes__source="schedule")
+    [push] = change_fields("gitlab/resolved", object_attributes__source="push")
     prints = [
         (observation.metadata or {})["fingerprint"] for observation in (failed, nightly, push)
     ]
@@ -124,16 +124,16 @@ def test_a_scheduled_pipeline_does_not_end_the_failure_of_a_push() -> None:
     ],
 )
 def test_tests_and_notes_of_a_vendor_do_not_fire(message: str, changes: Any) -> None:
-    assert changed(message, **changes) == []
+    assert change_fields(message, **changes) == []
 
 
 def test_a_priority_of_their_own_leaves_the_urgency_to_tell_the_severity() -> None:
-    [observation] = changed("pagerduty/firing", event__data__priority={"summary": "SEV-1"})
+    [observation] = change_fields("pagerduty/firing", event__data__priority={"summary": "SEV-1"})
     assert observation.severity == "error"
 
 
 def test_a_problem_that_is_merged_into_another_one_has_ended() -> None:
-    [observation] = changed("dynatrace/firing", State="MERGED")
+    [observation] = change_fields("dynatrace/firing", State="MERGED")
     assert observation.data["status"] == "resolved"
 
 

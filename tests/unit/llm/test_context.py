@@ -271,7 +271,7 @@ def test_an_answer_for_which_no_room_was_left_is_asked_for_again_with_more_room(
 # The rules, without a model
 
 
-def told(sizes: list[int], asked_at: int = 0) -> list[Entry]:
+def log_of(sizes: list[int], asked_at: int = 0) -> list[Entry]:
     """A log with a question, and a turn with a call for each size of a result."""
     log: list[Entry] = [Asked(text="Why?")]
     for number, size in enumerate(sizes, 1):
@@ -315,7 +315,7 @@ def check(view: list[Message], question: str) -> None:
 def test_every_compaction_shrinks_stays_valid_and_keeps_the_question(
     sizes: list[int], asked_at: int, targets: list[float]
 ) -> None:
-    log = told(sizes, asked_at)
+    log = log_of(sizes, asked_at)
     question = "And now?" if 0 < asked_at <= len(sizes) else "Why?"
     for share in targets:
         before = Compaction.of(conversation(log))
@@ -330,7 +330,7 @@ def test_every_compaction_shrinks_stays_valid_and_keeps_the_question(
 
 
 def test_the_newest_result_stays_whole_as_long_as_older_ones_can_go() -> None:
-    whole = conversation(told([5000, 5000, 5000]))
+    whole = conversation(log_of([5000, 5000, 5000]))
     shorter = Compaction.of(whole).shorten("full", Target(9000, 0))
 
     assert shorter is not None
@@ -340,7 +340,7 @@ def test_the_newest_result_stays_whole_as_long_as_older_ones_can_go() -> None:
 
 
 def test_no_more_results_are_left_out_than_have_to_be() -> None:
-    shorter = Compaction.of(conversation(told([5000] * 4))).shorten("near", Target(16_500, 0))
+    shorter = Compaction.of(conversation(log_of([5000] * 4))).shorten("near", Target(16_500, 0))
 
     assert shorter is not None
     assert shorter.results == ["call00001"]
@@ -349,15 +349,15 @@ def test_no_more_results_are_left_out_than_have_to_be() -> None:
 def test_a_long_conversation_is_looked_at_few_times_to_compact_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    compaction = Compaction.of(conversation(told([1000] * 200)))
+    compaction = Compaction.of(conversation(log_of([1000] * 200)))
     views: list[None] = []
     real = Compaction._view
 
-    def counted(self: Compaction, state: Compacted) -> list[Message]:
+    def count_messages(self: Compaction, state: Compacted) -> list[Message]:
         views.append(None)
         return real(self, state)
 
-    monkeypatch.setattr(Compaction, "_view", counted)
+    monkeypatch.setattr(Compaction, "_view", count_messages)
     shorter = compaction.shorten("full", Target(100_000, 0))
 
     assert shorter is not None

@@ -14,7 +14,7 @@ from boyd.llm.turn_accumulator import CallFragments
 from boyd.models.investigation import ToolCall
 
 
-def merged(*fragments: CallFragment, ids: set[str] | None = None) -> list[ToolCall]:
+def merge_fragments(*fragments: CallFragment, ids: set[str] | None = None) -> list[ToolCall]:
     all_ = CallFragments()
     for fragment in fragments:
         all_.add(fragment)
@@ -32,7 +32,7 @@ B = ToolCall(id="b", name="read", arguments='{"path":"/b"}')
 
 
 def test_pieces_with_an_index_are_merged_by_it() -> None:
-    assert merged(
+    assert merge_fragments(
         piece(0, "a", "read", ""),
         piece(1, "b", "read", ""),
         piece(0, arguments='{"path":'),
@@ -43,7 +43,7 @@ def test_pieces_with_an_index_are_merged_by_it() -> None:
 
 
 def test_another_id_at_the_same_index_is_another_call() -> None:
-    assert merged(
+    assert merge_fragments(
         piece(0, "a", "read", '{"path":'),
         piece(0, None, None, '"/a"}'),
         piece(0, "b", "read", '{"path":'),
@@ -52,7 +52,7 @@ def test_another_id_at_the_same_index_is_another_call() -> None:
 
 
 def test_the_id_decides_when_pieces_of_two_calls_at_one_index_are_mixed() -> None:
-    assert merged(
+    assert merge_fragments(
         piece(0, "a", "read", '{"path":'),
         piece(0, "b", "read", '{"path":'),
         piece(0, "a", None, '"/a"}'),
@@ -61,7 +61,7 @@ def test_the_id_decides_when_pieces_of_two_calls_at_one_index_are_mixed() -> Non
 
 
 def test_without_an_index_a_new_id_begins_a_call_and_the_rest_is_appended() -> None:
-    assert merged(
+    assert merge_fragments(
         piece(None, "a", "read", '{"path":'),
         piece(None, None, None, '"/a"}'),
         piece(None, "b", "read", '{"path":'),
@@ -73,7 +73,7 @@ def test_without_an_index_a_new_id_begins_a_call_and_the_rest_is_appended() -> N
 def test_with_neither_id_nor_number_of_its_own_a_name_after_whole_arguments_begins_a_call(
     index: int | None,
 ) -> None:
-    calls = merged(
+    calls = merge_fragments(
         piece(index, None, "read", '{"path":'),
         piece(index, None, None, '"/a"}'),
         piece(index, None, "read", '{"path":"/b"}'),
@@ -84,13 +84,13 @@ def test_with_neither_id_nor_number_of_its_own_a_name_after_whole_arguments_begi
 
 
 def test_another_name_begins_a_call_even_when_the_one_before_has_no_arguments() -> None:
-    calls = merged(piece(0, None, "uptime", ""), piece(0, None, "users", ""))
+    calls = merge_fragments(piece(0, None, "uptime", ""), piece(0, None, "users", ""))
 
     assert [(call.name, call.arguments) for call in calls] == [("uptime", "{}"), ("users", "{}")]
 
 
 def test_a_repeated_name_is_not_appended_to_itself() -> None:
-    assert merged(
+    assert merge_fragments(
         piece(0, "a", "read", ""),
         piece(0, "a", "read", '{"path":'),
         piece(0, "a", "read", '"/a"}'),
@@ -99,10 +99,12 @@ def test_a_repeated_name_is_not_appended_to_itself() -> None:
 
 
 def test_calls_that_all_have_the_same_id_stay_apart_and_get_ids_of_their_own() -> None:
-    by_index = merged(
+    by_index = merge_fragments(
         piece(0, "x", "read", '{"path":"/a"}'), piece(1, "x", "read", '{"path":"/b"}')
     )
-    by_name = merged(piece(0, "x", "read", '{"path":"/a"}'), piece(0, "x", "read", '{"path":"/b"}'))
+    by_name = merge_fragments(
+        piece(0, "x", "read", '{"path":"/a"}'), piece(0, "x", "read", '{"path":"/b"}')
+    )
 
     for calls in (by_index, by_name):
         assert [call.arguments for call in calls] == [A.arguments, B.arguments]
@@ -110,7 +112,7 @@ def test_calls_that_all_have_the_same_id_stay_apart_and_get_ids_of_their_own() -
 
 
 def test_another_id_in_every_piece_of_a_call_does_not_tear_it_apart() -> None:
-    calls = merged(
+    calls = merge_fragments(
         piece(0, "1", "read", ""), piece(0, "2", None, '{"path":'), piece(0, "3", None, '"/a"}')
     )
 
@@ -118,36 +120,40 @@ def test_another_id_in_every_piece_of_a_call_does_not_tear_it_apart() -> None:
 
 
 def test_an_id_that_comes_later_is_taken() -> None:
-    assert merged(piece(0, None, "read", ""), piece(0, "a", None, '{"path":"/a"}')) == [A]
+    assert merge_fragments(piece(0, None, "read", ""), piece(0, "a", None, '{"path":"/a"}')) == [A]
 
 
 def test_ids_of_earlier_turns_are_not_used_again() -> None:
-    calls = merged(piece(0, "a", "read", "{}"), piece(1, None, "read", "{}"), ids={"a", "made_1"})
+    calls = merge_fragments(
+        piece(0, "a", "read", "{}"), piece(1, None, "read", "{}"), ids={"a", "made_1"}
+    )
 
     assert [call.id for call in calls] == ["made_2", "made_3"]
 
 
 @pytest.mark.parametrize("arguments", ["", None, "  ", {}])
 def test_no_arguments_are_an_empty_object(arguments: Any) -> None:
-    assert merged(piece(0, "a", "uptime", arguments))[0].arguments == "{}"
+    assert merge_fragments(piece(0, "a", "uptime", arguments))[0].arguments == "{}"
 
 
 def test_arguments_may_come_as_an_object() -> None:
-    [call] = merged(piece(0, "a", "read", {"path": "/ä"}))
+    [call] = merge_fragments(piece(0, "a", "read", {"path": "/ä"}))
 
     assert call.arguments == '{"path": "/ä"}'
 
 
 def test_an_empty_object_before_the_pieces_says_nothing() -> None:
-    assert merged(piece(0, "a", "read", {}), piece(0, None, None, '{"path":"/a"}')) == [A]
+    assert merge_fragments(piece(0, "a", "read", {}), piece(0, None, None, '{"path":"/a"}')) == [A]
 
 
 def test_arguments_that_are_no_json_stay_as_they_are() -> None:
-    assert merged(piece(0, "a", "read", '{"path": /a'))[0].arguments == '{"path": /a'
+    assert merge_fragments(piece(0, "a", "read", '{"path": /a'))[0].arguments == '{"path": /a'
 
 
 def test_characters_that_nothing_can_store_are_replaced() -> None:
-    [call] = merged(piece(0, "a", "re\ud83dad", '{"a":"\ud83d'), piece(0, None, None, '\ude00"}'))
+    [call] = merge_fragments(
+        piece(0, "a", "re\ud83dad", '{"a":"\ud83d'), piece(0, None, None, '\ude00"}')
+    )
 
     assert call.name == "re�ad"
     assert call.arguments == '{"a":"😀"}'
@@ -206,7 +212,7 @@ def test_two_calls_never_melt_into_one_however_they_are_cut(
                 )
             )
 
-    calls = merged(*fragments)
+    calls = merge_fragments(*fragments)
 
     assert [(call.name, json.loads(call.arguments)) for call in calls] == commands
     assert len({call.id for call in calls}) == len(commands)

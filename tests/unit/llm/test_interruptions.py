@@ -30,16 +30,16 @@ from model_kit import BOB, SECRET, Scene, Tools, Word, scene
 LONG = "It was the network. " * 200
 
 
-def begun(here: Scene) -> str:
+def begin_question(here: Scene) -> str:
     """A question that nobody has begun to answer yet."""
     request = InvestigationRequest(question="Why?")
     here.id = here.lab.launcher.ask(request, TESTER, here.lab.engine.retention)
     return here.id
 
 
-def cancelled_while_it_speaks(here: Scene) -> None:
+def cancel_while_it_speaks(here: Scene) -> None:
     """Ask, and cancel it as soon as a piece of the answer was shown."""
-    id = begun(here)
+    id = begin_question(here)
 
     def cancel() -> None:
         while not here.entries(Delta):
@@ -54,7 +54,7 @@ def cancelled_while_it_speaks(here: Scene) -> None:
 
 def test_the_streamed_text_of_a_cancelled_turn_is_discarded() -> None:
     with scene(silence(150, say(LONG))) as here:
-        cancelled_while_it_speaks(here)
+        cancel_while_it_speaks(here)
 
         kinds = [type(entry) for entry in here.log]
         assert (here.found.ending, kinds[-2:]) == ("cancelled", [Discarded, Ended])
@@ -63,7 +63,7 @@ def test_the_streamed_text_of_a_cancelled_turn_is_discarded() -> None:
 
 def test_the_next_question_does_not_blame_a_worker_for_a_turn_that_was_cancelled() -> None:
     with scene(silence(150, say(LONG)), say("It was the disk.")) as here:
-        cancelled_while_it_speaks(here)
+        cancel_while_it_speaks(here)
         here.lab.launcher.go_on(here.id, "And now?", TESTER)
         investigation = here.settle()
 
@@ -75,7 +75,7 @@ def test_text_streamed_by_a_lost_worker_is_discarded_at_the_deadline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with scene(say("never"), limits={"max_seconds": 60}) as here:
-        begun(here)
+        begin_question(here)
         name = f"investigation:{here.id}"
         here.lab.store.jobs.enter(name, 1, "lost/1")
         piece = Delta(step=1, channel="text", text="The disk is fi")
@@ -169,7 +169,7 @@ def test_a_call_that_redis_may_have_forgotten_is_repeated_only_if_it_reads(
     name: str, status: str, ran: list[str]
 ) -> None:
     with scene(call(name, {}), say("I see."), plugin=Once()) as here:
-        id = begun(here)
+        id = begin_question(here)
         here.lab.step()  # the model has asked for the call, and nothing was started
         here.lab.client.hset(f"boyd:{{detective}}:investigation:{id}", "server", "before")
         investigation = here.settle()
@@ -181,7 +181,7 @@ def test_a_call_that_redis_may_have_forgotten_is_repeated_only_if_it_reads(
 
 def test_a_call_that_was_lost_where_its_tool_is_gets_its_result_where_it_is_not() -> None:
     with scene(call("take", {}), say("I see."), plugin=Once()) as here:
-        id = begun(here)
+        id = begin_question(here)
         here.lab.step()
         name = f"investigation:{id}"
         job = here.lab.store.jobs.enter(name, 2, "lost/1")
@@ -221,13 +221,13 @@ def test_a_run_ends_with_an_investigation_that_is_given_up_and_cannot_be_read() 
         request = InvestigationRequest(question="Why is it so?")
         here.id = here.lab.launcher.ask(request, TESTER, here.lab.engine.retention, run=run)
         unreadable(here)
-        done = given_up(here)
+        done = give_up(here)
 
         assert [(id, status) for id, status, _ in done.runs] == [(here.id, "failed")]
         assert done.fields["ending"] == "error"
 
 
-def given_up(here: Scene) -> Done:
+def give_up(here: Scene) -> Done:
     """The outcome of the job of an investigation whose workers were all lost."""
     job = here.lab.jobs._handlers["investigation"]
     outcome = job.give_up(here.id, StuckJob(2, "think", "w1/1", give_up=True))
@@ -240,7 +240,7 @@ def test_the_error_of_a_broken_log_contains_no_secrets(
 ) -> None:
     monkeypatch.setenv("TEST_API_KEY", SECRET)
     with scene(say("never"), api_key_env="TEST_API_KEY") as here:
-        begun(here)
+        begin_question(here)
         job = here.lab.jobs._handlers["investigation"]
         done = job.handle_error(here.id, {"source": "api"}, f"the entry {SECRET} cannot be read")
 

@@ -22,7 +22,7 @@ from boyd.llm.messages import Turn
 from boyd.models.investigation import ToolCall
 
 
-def done(*calls: str, **fields: Any) -> list[ExecutedCall]:
+def executed_calls(*calls: str, **fields: Any) -> list[ExecutedCall]:
     """Calls that were made: `a` gave `ra`, `a:x` gave x."""
     split = [call.partition(":")[::2] for call in calls]
     return [ExecutedCall(f"tool-{c}", c, result or f"r{c}", **fields) for c, result in split]
@@ -32,7 +32,7 @@ def plan(call: str, **fields: Any) -> PlannedCall:
     return PlannedCall(f"tool-{call}", call, **fields)
 
 
-def played(script: list[str], **fields: Any) -> tuple[int, int, Violation | None]:
+def play(script: list[str], **fields: Any) -> tuple[int, int, Violation | None]:
     """The numbers of calls requested and made until the first violation."""
     history: list[ExecutedCall] = []
     for request_count, call in enumerate(script, 1):
@@ -40,12 +40,12 @@ def played(script: list[str], **fields: Any) -> tuple[int, int, Violation | None
         violation = check_call(history, plan(name, **fields))
         if violation:
             return request_count, len(history), violation
-        history += done(call, **fields)
+        history += executed_calls(call, **fields)
     return len(script), len(history), None
 
 
 def test_the_third_identical_call_is_not_made() -> None:
-    requests, executions, violation = played(["a"] * 50)
+    requests, executions, violation = play(["a"] * 50)
     assert (requests, executions) == (3, 2)
     assert violation is not None
     assert (violation.ending, violation.pattern, violation.period) == ("doom_loop", "identical", 1)
@@ -55,15 +55,15 @@ def test_the_third_identical_call_is_not_made() -> None:
 
 
 def test_other_results_do_not_help_an_identical_call() -> None:
-    assert played(["a:1", "a:2", "a:3"])[:2] == (3, 2)
+    assert play(["a:1", "a:2", "a:3"])[:2] == (3, 2)
 
 
 def test_another_call_in_between_does() -> None:
-    assert played(["a", "a", "b", "a", "a", "c"])[2] is None
+    assert play(["a", "a", "b", "a", "a", "c"])[2] is None
 
 
 def test_two_calls_in_turn_take_six_requests_and_five_executions() -> None:
-    requests, executions, violation = played(["a", "b"] * 20)
+    requests, executions, violation = play(["a", "b"] * 20)
     assert (requests, executions) == (6, 5)
     assert violation is not None
     assert (violation.ending, violation.pattern, violation.period) == ("stuck_cycle", "cycle", 2)
@@ -73,7 +73,7 @@ def test_two_calls_in_turn_take_six_requests_and_five_executions() -> None:
 
 @pytest.mark.parametrize(("block", "period"), [("ab", 2), ("abc", 3), ("aab", 3), ("abcd", 4)])
 def test_a_round_of_two_to_four_calls_is_not_finished_a_third_time(block: str, period: int) -> None:
-    requests, executions, violation = played(["x", *block * 5])
+    requests, executions, violation = play(["x", *block * 5])
     assert (requests, executions) == (1 + 3 * period, 3 * period)
     assert violation is not None
     assert violation.period == period
@@ -81,21 +81,21 @@ def test_a_round_of_two_to_four_calls_is_not_finished_a_third_time(block: str, p
 
 
 def test_a_round_of_five_is_none() -> None:
-    assert played(list("abcde") * 5)[2] is None
+    assert play(list("abcde") * 5)[2] is None
 
 
 @pytest.mark.parametrize("changed", range(5))
 def test_a_result_that_has_changed_makes_it_no_circle(changed: int) -> None:
     script = list("ababa")
     script[changed] += ":new"
-    assert check_call(done(*script), plan("b")) is None
+    assert check_call(executed_calls(*script), plan("b")) is None
 
 
 def test_a_call_that_cannot_be_made_is_answered_three_times_and_ends_it_the_fourth() -> None:
     history: list[ExecutedCall] = []
     for number in range(1, 4):
         assert check_call(history, plan("a", runnable=False)) is None
-        history += done("a", runnable=False, error=f"no such tool, request {number}")
+        history += executed_calls("a", runnable=False, error=f"no such tool, request {number}")
     violation = check_call(history, plan("a", runnable=False))
     assert violation is not None
     assert (violation.ending, violation.pattern, violation.indexes) == (
@@ -107,26 +107,29 @@ def test_a_call_that_cannot_be_made_is_answered_three_times_and_ends_it_the_four
 
 
 def test_another_error_or_call_resets_the_count() -> None:
-    first, two = (done("a", runnable=False, error=error) for error in ("x", "y"))
+    first, two = (executed_calls("a", runnable=False, error=error) for error in ("x", "y"))
     assert check_call([*first, *first, *two], plan("a", runnable=False)) is None
     assert check_call([*first, *first, *first], plan("b", runnable=False)) is None
-    assert check_call([*first, *done("b"), *first, *first], plan("a", runnable=False)) is None
+    assert (
+        check_call([*first, *executed_calls("b"), *first, *first], plan("a", runnable=False))
+        is None
+    )
 
 
 def test_a_poll_may_be_repeated_while_its_result_changes() -> None:
-    assert played([f"a:{n}" for n in range(50)], poll=True)[2] is None
-    assert played(["a:1", "a:1", "a:1", "a:2"] * 10, poll=True)[2] is None
+    assert play([f"a:{n}" for n in range(50)], poll=True)[2] is None
+    assert play(["a:1", "a:1", "a:1", "a:2"] * 10, poll=True)[2] is None
 
 
 def test_a_poll_that_has_given_the_same_four_times_is_not_asked_again() -> None:
-    requests, executions, violation = played(["a:1", *["a:2"] * 10], poll=True)
+    requests, executions, violation = play(["a:1", *["a:2"] * 10], poll=True)
     assert (requests, executions) == (6, 5)
     assert violation is not None
     assert (violation.ending, violation.pattern) == ("doom_loop", "poll")
 
 
 def test_a_poll_that_fails_ends_as_an_error_that_repeats() -> None:
-    history = done("a", "a", "a", poll=True, error="timed out after 5 s")
+    history = executed_calls("a", "a", "a", poll=True, error="timed out after 5 s")
     violation = check_call(history, plan("a", poll=True))
     assert violation is not None
     assert violation.ending == "repeated_error"
@@ -135,17 +138,20 @@ def test_a_poll_that_fails_ends_as_an_error_that_repeats() -> None:
 def test_each_pattern_is_warned_of_once_before_it_is_a_violation() -> None:
     patterns = [
         warning and warning.pattern
-        for warning in (warn_of_calls(done(*"aa")), warn_of_calls(done(*"abab")))
+        for warning in (
+            warn_of_calls(executed_calls(*"aa")),
+            warn_of_calls(executed_calls(*"abab")),
+        )
     ]
     assert patterns == ["identical", "cycle"]
-    assert warn_of_calls(done(*"a")) is None
-    assert warn_of_calls(done(*"aba")) is None
-    assert warn_of_calls(done(*"ababa")) is None
+    assert warn_of_calls(executed_calls(*"a")) is None
+    assert warn_of_calls(executed_calls(*"aba")) is None
+    assert warn_of_calls(executed_calls(*"ababa")) is None
     assert warn_of_calls([]) is None
 
 
 def test_a_warning_of_an_error_quotes_it() -> None:
-    fails = done(*"aaa", runnable=False, error="no tool `lok`")
+    fails = executed_calls(*"aaa", runnable=False, error="no tool `lok`")
     warning = warn_of_calls(fails)
     assert warning is not None
     assert warning.pattern == "repeated_error"
@@ -154,14 +160,14 @@ def test_a_warning_of_an_error_quotes_it() -> None:
 
 
 def test_a_poll_is_warned_of_at_three() -> None:
-    warning = warn_of_calls(done(*"aaa", poll=True))
+    warning = warn_of_calls(executed_calls(*"aaa", poll=True))
     assert warning is not None
     assert warning.pattern == "poll"
-    assert warn_of_calls(done(*"aa", poll=True)) is None
+    assert warn_of_calls(executed_calls(*"aa", poll=True)) is None
 
 
 def test_a_warning_is_about_any_call_of_the_last_turn() -> None:
-    history = done(*"aab")
+    history = executed_calls(*"aab")
     assert warn_of_calls(history, 1) is None
     warning = warn_of_calls(history, 2)
     assert warning is not None
@@ -170,7 +176,7 @@ def test_a_warning_is_about_any_call_of_the_last_turn() -> None:
 
 @given(st.lists(st.sampled_from("abc"), max_size=40), st.booleans())
 def test_a_detected_loop_stops_the_call_and_is_explained(script: list[str], poll: bool) -> None:
-    requests, executions, violation = played(script, poll=poll)
+    requests, executions, violation = play(script, poll=poll)
     if violation is None:
         assert executions == len(script)
         return

@@ -16,17 +16,17 @@ from boyd_cli.commands.check_commands import check
 OTHERS = ["model.example", "10.0.0.1", "0.0.0.0", "host.docker.internal", "ollama"]
 
 
-def made(url: str, **fields: Any) -> ModelSettings:
+def model_settings(url: str, **fields: Any) -> ModelSettings:
     return ModelSettings(base_url=url, model="m", **fields)
 
 
-def refused(url: str, **fields: Any) -> str:
+def refusal(url: str, **fields: Any) -> str:
     with pytest.raises(ConfigError, match=r"llm\.base_url: ") as caught:
         Agent("d", llm={"base_url": url, "model": "m", **fields})
     return str(caught.value)
 
 
-def checked(tmp_path: Path, url: str, *options: str) -> Result:
+def run_check(tmp_path: Path, url: str, *options: str) -> Result:
     file = tmp_path / "agent.toml"
     file.write_text(f'id = "d"\n[llm]\nbase_url = "{url}"\nmodel = "m"\n')
     return CliRunner().invoke(check, [str(file), *options])
@@ -34,7 +34,7 @@ def checked(tmp_path: Path, url: str, *options: str) -> Result:
 
 @pytest.mark.parametrize("host", OTHERS)
 def test_nothing_goes_unencrypted_to_other_hosts(host: str) -> None:
-    error = refused(f"http://{host}:1/v1")
+    error = refusal(f"http://{host}:1/v1")
 
     assert f"{host} is a remote host" in error
     assert "llm.allow_http = true" in error
@@ -42,13 +42,13 @@ def test_nothing_goes_unencrypted_to_other_hosts(host: str) -> None:
 
 @pytest.mark.parametrize("host", OTHERS)
 def test_to_other_hosts_one_goes_encrypted_or_with_leave(host: str) -> None:
-    assert not made(f"https://{host}:1/v1").is_here
-    assert not made(f"http://{host}:1/v1", allow_http=True).is_here
+    assert not model_settings(f"https://{host}:1/v1").is_here
+    assert not model_settings(f"http://{host}:1/v1", allow_http=True).is_here
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.3.2.1", "[::1]", "a.localhost"])
 def test_this_host_may_be_talked_to_in_clear(host: str) -> None:
-    assert made(f"http://{host}:1/v1").is_here
+    assert model_settings(f"http://{host}:1/v1").is_here
 
 
 @pytest.mark.parametrize(
@@ -64,9 +64,9 @@ def test_this_host_may_be_talked_to_in_clear(host: str) -> None:
     ],
 )
 def test_an_address_with_a_password_is_refused_without_telling_it(url: str) -> None:
-    assert "hunter2" not in refused(url)
+    assert "hunter2" not in refusal(url)
     with pytest.raises(ValidationError) as caught:
-        made(url)
+        model_settings(url)
     assert "hunter2" not in f"{caught.value} {caught.value!r}"
 
 
@@ -82,7 +82,7 @@ def test_an_address_with_a_password_is_refused_without_telling_it(url: str) -> N
 def test_an_address_with_the_path_that_boyd_adds_is_refused(
     path: str, ending: str, slash: str
 ) -> None:
-    error = refused(f"https://model.example{path}{slash}")
+    error = refusal(f"https://model.example{path}{slash}")
 
     assert f"it ends in {ending}, which Boyd appends itself; leave that out" in error
 
@@ -101,7 +101,7 @@ def test_an_address_with_the_path_that_boyd_adds_is_refused(
     ],
 )
 def test_an_invalid_address_is_refused_in_plain_words(url: str) -> None:
-    error = refused(url)
+    error = refusal(url)
 
     assert "write http:// or https://, a host" in error
     assert "pattern" not in error
@@ -109,7 +109,7 @@ def test_an_invalid_address_is_refused_in_plain_words(url: str) -> None:
 
 @pytest.mark.parametrize("url", ["https://höst.example/v1", "https://h/a@b"])
 def test_unusual_addresses_are_fine(url: str) -> None:
-    assert made(url).base_url == url
+    assert model_settings(url).base_url == url
 
 
 def test_an_invalid_allow_http_is_the_only_error() -> None:
@@ -132,7 +132,7 @@ def test_an_invalid_allow_http_is_the_only_error() -> None:
 def test_the_check_fails_for_an_address_that_can_never_work(
     tmp_path: Path, url: str, options: tuple[str, ...]
 ) -> None:
-    done = checked(tmp_path, url, *options)
+    done = run_check(tmp_path, url, *options)
 
     assert done.exit_code == 1
     assert "llm.base_url: " in done.output

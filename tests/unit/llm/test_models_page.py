@@ -38,7 +38,7 @@ def row(name: str) -> str:
     return match[0]
 
 
-def shown(default: Any) -> str:
+def default_cell(default: Any) -> str:
     if default is None:
         return "none"
     return f"`{default}`".lower() if isinstance(default, bool) else f"`{default}`"
@@ -48,7 +48,7 @@ def shown(default: Any) -> str:
 def test_every_model_setting_is_documented_with_its_default(
     name: str, is_required: bool, default: Any
 ) -> None:
-    expected = "required" if is_required else shown(default)
+    expected = "required" if is_required else default_cell(default)
 
     assert default == "" or f"| {expected} |" in row(name)
 
@@ -57,7 +57,9 @@ def test_every_field_of_a_reply_is_documented_with_its_default() -> None:
     for name, field in Reply.model_fields.items():
         default = field.get_default(call_default_factory=True)
         cells = row(to_camel(name))
-        assert default == "" or name in TOLD_IN_WORDS or f"| {shown(default)} |" in cells, name
+        assert default == "" or name in TOLD_IN_WORDS or f"| {default_cell(default)} |" in cells, (
+            name
+        )
 
 
 @pytest.mark.parametrize("kind", [scripted_replies.Cut, scripted_replies.End])

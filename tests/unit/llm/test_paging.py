@@ -35,7 +35,7 @@ class Log(Plugin):
         return "ok"
 
 
-def shown(request: Received) -> str:
+def last_output(request: Received) -> str:
     """The output that a request shows last."""
     return str(json.loads(request.body["messages"][-1]["content"])["output"])
 
@@ -51,7 +51,7 @@ def test_the_model_reads_an_output_to_its_end_without_calling_the_tool_again() -
     def reply(request: Received) -> Reply:
         if len(request.body["messages"]) == 2:
             return call("read", {})
-        pages.append(shown(request))
+        pages.append(last_output(request))
         on = pages[-1].partition("]")[0].partition("offset=")[2].partition(" ")[0]
         if len(pages) == 1:
             on = "3600"
@@ -71,8 +71,10 @@ def test_a_result_that_is_cut_says_how_to_read_on() -> None:
     with scene(call("read", {}), say("I see."), plugin=Log()) as here:
         here.ask()
 
-        assert "read_output(call=1, offset=3600) continues there" in shown(here.model.requests[1])
-        assert len(shown(here.model.requests[1])) < SHOWN + 200
+        assert "read_output(call=1, offset=3600) continues there" in last_output(
+            here.model.requests[1]
+        )
+        assert len(last_output(here.model.requests[1])) < SHOWN + 200
 
 
 def test_the_tool_is_offered_once_there_is_something_to_read() -> None:

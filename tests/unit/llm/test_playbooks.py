@@ -25,7 +25,7 @@ from boyd.models import Observation, Severity
 HEAD = "name: Disk full\ndescription: What to do\n"
 
 
-def written(head: str = HEAD, body: str = "Look first.\n") -> str:
+def playbook_text(head: str = HEAD, body: str = "Look first.\n") -> str:
     return f"---\n{head}---\n{body}"
 
 
@@ -34,12 +34,12 @@ def book(name: str = "b", **fields: Any) -> Playbook:
     return Playbook(**{"id": name, "name": name, "description": "d", "trigger": trigger, **fields})
 
 
-def seen(source: str = "app", severity: Severity | None = None, **data: Any) -> Observation:
+def event(source: str = "app", severity: Severity | None = None, **data: Any) -> Observation:
     return Observation(source=source, type="event", severity=severity, data=data)
 
 
 def test_a_playbook_has_defaults_and_takes_its_id_from_its_file() -> None:
-    playbook = parse(written(), "books/Disk Full!.md")
+    playbook = parse(playbook_text(), "books/Disk Full!.md")
     assert playbook == Playbook(
         id="disk-full",
         name="Disk full",
@@ -48,13 +48,13 @@ def test_a_playbook_has_defaults_and_takes_its_id_from_its_file() -> None:
         body="Look first.",
         source="books/Disk Full!.md",
     )
-    assert parse(written(), "!.md").id == "unknown"
-    assert parse(written(HEAD + "id: other\n"), "a.md").id == "other"
+    assert parse(playbook_text(), "!.md").id == "unknown"
+    assert parse(playbook_text(HEAD + "id: other\n"), "a.md").id == "other"
 
 
 @pytest.mark.parametrize("change", [lambda t: "\ufeff" + t, lambda t: t.replace("\n", "\r\n")])
 def test_marks_and_line_ends_of_other_systems_are_fine(change: Any) -> None:
-    assert parse(change(written()), "a.md") == parse(written(), "a.md")
+    assert parse(change(playbook_text()), "a.md") == parse(playbook_text(), "a.md")
 
 
 def test_yaml_is_yaml() -> None:
@@ -74,7 +74,7 @@ phases: [observe]
 priority: -10
 recordedBy: someone
 """
-    playbook = parse(written(head), "a.md")
+    playbook = parse(playbook_text(head), "a.md")
     assert (playbook.name, playbook.description, playbook.priority) == (
         "404",
         "Over two lines",
@@ -86,10 +86,10 @@ recordedBy: someone
 
 
 def test_one_keyword_need_not_be_a_list_and_what_is_left_empty_is_not_set() -> None:
-    playbook = parse(written(HEAD + "trigger:\n  keywords: disk\nid:\nphases:\n"), "a.md")
+    playbook = parse(playbook_text(HEAD + "trigger:\n  keywords: disk\nid:\nphases:\n"), "a.md")
     assert playbook.trigger.keywords == ["disk"]
     assert playbook.id == "a"
-    assert parse(written(HEAD + "trigger:\n"), "a.md").trigger == Trigger()
+    assert parse(playbook_text(HEAD + "trigger:\n"), "a.md").trigger == Trigger()
 
 
 @pytest.mark.parametrize(
@@ -97,21 +97,21 @@ def test_one_keyword_need_not_be_a_list_and_what_is_left_empty_is_not_set() -> N
     [
         ("no settings", "must start with settings"),
         ("---\nname: x\n", "must start with settings"),
-        (written("- a\n"), "not a mapping"),
-        (written("name: a\n"), "description: Field required"),
-        (written("name: ''\ndescription: b\n"), "name: "),
-        (written(HEAD + "trigger: {severity: bad}\n"), "trigger.severity: "),
-        (written(HEAD + "trigger: {keyword: [a]}\n"), "trigger.keyword: "),
-        (written(HEAD + "trigger: {keywords: [[a]]}\n"), "trigger.keywords.0: "),
-        (written(HEAD + "trigger: {keywords: ['']}\n"), "trigger.keywords.0: "),
-        (written(HEAD + "phases: [dream]\n"), "phases.0: "),
-        (written(HEAD + "phases: []\n"), "phases: "),
-        (written(HEAD + "priority: high\n"), "priority: "),
-        (written(HEAD + "triger: {}\n"), "triger: unknown field; did you mean trigger"),
-        (written(HEAD + "x: [\n"), "line "),
-        (written(HEAD + "x: !!python/object:os.system a\n"), "line 4: "),
-        (written("x: " + "[" * 5000 + "\n"), "nest"),
-        (written("x: \x00\n"), "special characters"),
+        (playbook_text("- a\n"), "not a mapping"),
+        (playbook_text("name: a\n"), "description: Field required"),
+        (playbook_text("name: ''\ndescription: b\n"), "name: "),
+        (playbook_text(HEAD + "trigger: {severity: bad}\n"), "trigger.severity: "),
+        (playbook_text(HEAD + "trigger: {keyword: [a]}\n"), "trigger.keyword: "),
+        (playbook_text(HEAD + "trigger: {keywords: [[a]]}\n"), "trigger.keywords.0: "),
+        (playbook_text(HEAD + "trigger: {keywords: ['']}\n"), "trigger.keywords.0: "),
+        (playbook_text(HEAD + "phases: [dream]\n"), "phases.0: "),
+        (playbook_text(HEAD + "phases: []\n"), "phases: "),
+        (playbook_text(HEAD + "priority: high\n"), "priority: "),
+        (playbook_text(HEAD + "triger: {}\n"), "triger: unknown field; did you mean trigger"),
+        (playbook_text(HEAD + "x: [\n"), "line "),
+        (playbook_text(HEAD + "x: !!python/object:os.system a\n"), "line 4: "),
+        (playbook_text("x: " + "[" * 5000 + "\n"), "nest"),
+        (playbook_text("x: \x00\n"), "special characters"),
     ],
 )
 def test_an_invalid_playbook_is_refused_with_file_and_field(text: str, expected: str) -> None:
@@ -123,8 +123,8 @@ def test_an_invalid_playbook_is_refused_with_file_and_field(text: str, expected:
 
 
 def test_a_folder_gives_what_can_be_read_and_names_the_rest(tmp_path: Path) -> None:
-    (tmp_path / "b.md").write_text(written())
-    (tmp_path / "a.MD").write_text(written(HEAD + "id: b\n"))
+    (tmp_path / "b.md").write_text(playbook_text())
+    (tmp_path / "a.MD").write_text(playbook_text(HEAD + "id: b\n"))
     (tmp_path / "bad.md").write_text("nothing")
     (tmp_path / "bytes.md").write_bytes(b"\xff")
     (tmp_path / "long.md").write_bytes(b"x" * 300_000)
@@ -151,34 +151,34 @@ def fits(trigger: dict[str, Any], *observations: Observation) -> bool:
 
 def test_an_empty_trigger_always_fits() -> None:
     assert fits({})
-    assert fits({}, seen())
+    assert fits({}, event())
 
 
 @pytest.mark.parametrize(
     ("severity", "fit"), [(None, False), ("info", False), ("warning", True), ("critical", True)]
 )
 def test_some_observation_is_at_least_as_severe(severity: Severity | None, fit: bool) -> None:
-    assert fits({"severity": "warning"}, seen(), seen(severity=severity)) == fit
+    assert fits({"severity": "warning"}, event(), event(severity=severity)) == fit
     assert not fits({"severity": "info"})
 
 
 def test_keywords_are_looked_for_in_source_and_data_in_either_case() -> None:
-    assert fits({"keywords": ["nothing", "DISK"]}, seen(), seen(note=["a Disk is full"]))
-    assert fits({"keywords": ["Disk"]}, seen("host-DISK"))
-    assert fits({"keywords": ["größe"]}, seen(text="GRÖSSE"))
-    assert fits({"keywords": ['say "x"\\']}, seen(text='say "x"\\'))
-    assert not fits({"keywords": ["disk"]}, seen(text="memory"))
+    assert fits({"keywords": ["nothing", "DISK"]}, event(), event(note=["a Disk is full"]))
+    assert fits({"keywords": ["Disk"]}, event("host-DISK"))
+    assert fits({"keywords": ["größe"]}, event(text="GRÖSSE"))
+    assert fits({"keywords": ['say "x"\\']}, event(text='say "x"\\'))
+    assert not fits({"keywords": ["disk"]}, event(text="memory"))
 
 
 def test_sources_are_matched_at_their_beginning() -> None:
-    assert fits({"sources": ["host"]}, seen("host-1"))
-    assert not fits({"sources": ["host"]}, seen("my-host"))
+    assert fits({"sources": ["host"]}, event("host-1"))
+    assert not fits({"sources": ["host"]}, event("my-host"))
 
 
 def test_all_conditions_must_be_met_if_by_different_observations() -> None:
     trigger = {"severity": "error", "sources": ["host"]}
-    assert fits(trigger, seen("host-1"), seen("app", "error"))
-    assert not fits(trigger, seen("host-1"), seen("app", "warning"))
+    assert fits(trigger, event("host-1"), event("app", "error"))
+    assert not fits(trigger, event("host-1"), event("app", "warning"))
 
 
 def test_the_phase_fits_and_the_highest_priority_is_first() -> None:
@@ -242,9 +242,9 @@ def test_playbooks_survive_a_round_trip_through_markdown(
 )
 def test_aliases_are_refused(head: str) -> None:
     with pytest.raises(ConfigError, match=r"a\.md: line \d+: aliases \(\*\) are not allowed"):
-        parse(written(HEAD + head), "a.md")
+        parse(playbook_text(HEAD + head), "a.md")
 
 
 def test_long_settings_are_refused() -> None:
     with pytest.raises(ConfigError, match="the settings have more than 32768 characters"):
-        parse(written(HEAD + "a: " + "[" * 40_000 + "\n"), "a.md")
+        parse(playbook_text(HEAD + "a: " + "[" * 40_000 + "\n"), "a.md")

@@ -73,12 +73,12 @@ class Log:
         self.read_entries = 0
         entries = self.store._entries
 
-        def counted(*args: Any) -> Any:
+        def count_entries(*args: Any) -> Any:
             log_entries = entries(*args)
             self.read_entries += len(log_entries)
             return log_entries
 
-        monkeypatch.setattr(self.store, "_entries", counted)
+        monkeypatch.setattr(self.store, "_entries", count_entries)
 
     def key(self, id: str = id) -> str:
         return f"boyd:{{disks}}:log:{id}"
@@ -195,11 +195,11 @@ def test_a_long_investigation_is_not_gone_through_again(
     used: list[ToolCallRecord] = []
     use = Toolbox.use
 
-    def counted(toolbox: Toolbox, called: ToolCallRecord) -> ToolUse:
+    def count_use(toolbox: Toolbox, called: ToolCallRecord) -> ToolUse:
         used.append(called)
         return use(toolbox, called)
 
-    monkeypatch.setattr(Toolbox, "use", counted)
+    monkeypatch.setattr(Toolbox, "use", count_use)
     log.write(Asked(text="Why?"))
     counts = []
     for number in range(1, 50):

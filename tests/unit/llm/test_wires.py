@@ -359,7 +359,7 @@ def test_a_server_that_sends_other_types_than_it_should_breaks_nothing(data: st.
 # Thoughts
 
 
-def told(pieces: Iterable[str]) -> tuple[str, str]:
+def split_thinking(pieces: Iterable[str]) -> tuple[str, str]:
     thinking = ThinkTagParser()
     for piece in pieces:
         list(thinking.feed(piece))
@@ -372,36 +372,39 @@ def test_thoughts_between_tags_are_no_text_wherever_they_are_cut(size: int) -> N
     whole = "<think>It is <b>full</b>?</think>It is full.\n<thinking>Is it?</thinking> Yes, 3 < 4."
     pieces = [whole[at : at + size] for at in range(0, len(whole), size)]
 
-    assert told(pieces) == ("It is full.\n Yes, 3 < 4.", "It is <b>full</b>?Is it?")
+    assert split_thinking(pieces) == ("It is full.\n Yes, 3 < 4.", "It is <b>full</b>?Is it?")
 
 
 @given(st.text(alphabet="<think>/ab\ud83d\ude00`", max_size=40), st.integers(1, 5))
 def test_text_and_thoughts_do_not_depend_on_how_the_stream_is_cut(whole: str, size: int) -> None:
     pieces = [whole[at : at + size] for at in range(0, len(whole), size)]
 
-    assert told(pieces) == told([whole])
-    "".join(told(pieces)).encode()
+    assert split_thinking(pieces) == split_thinking([whole])
+    "".join(split_thinking(pieces)).encode()
 
 
 def test_text_before_a_lone_closing_tag_is_reasoning() -> None:
-    assert told(["First I look", "</think>", "It is full."]) == ("It is full.", "First I look")
+    assert split_thinking(["First I look", "</think>", "It is full."]) == (
+        "It is full.",
+        "First I look",
+    )
 
 
 def test_a_thought_that_never_ends_is_one_only_at_the_beginning() -> None:
-    assert told(["<think>", "hm"]) == ("", "hm")
-    assert told(["Write <think>", " and then"]) == ("Write  and then", "")
+    assert split_thinking(["<think>", "hm"]) == ("", "hm")
+    assert split_thinking(["Write <think>", " and then"]) == ("Write  and then", "")
 
 
 def test_a_tag_that_is_written_about_is_text() -> None:
     text = "The tags `<think>` and `</think>` are cut out."
 
-    assert told([text]) == (text, "")
-    assert told(["The tags `", text[10:]]) == (text, "")
+    assert split_thinking([text]) == (text, "")
+    assert split_thinking(["The tags `", text[10:]]) == (text, "")
 
 
 def test_an_unfinished_tag_is_text() -> None:
-    assert told(["a <thi", "s"]) == ("a <this", "")
-    assert told(["a <thin"]) == ("a <thin", "")
+    assert split_thinking(["a <thi", "s"]) == ("a <this", "")
+    assert split_thinking(["a <thin"]) == ("a <thin", "")
 
 
 # Errors

@@ -12,7 +12,7 @@ from boyd.models.responses import outcome, outcome_kind
 from boyd.store.history import summary_of
 
 
-def ended(*results: ActionResult, **fields: Any) -> LoopResult:
+def loop_result(*results: ActionResult, **fields: Any) -> LoopResult:
     now = utc_now()
     defaults = {"id": "a:1", "agent_id": "a", "iteration": 1, "trigger": "beat", "success": True}
     defaults |= {"duration": 1.0, "started_at": now, "ended_at": now, "decision": no_op("calm")}
@@ -29,14 +29,22 @@ WAITS = result(error=APPROVAL_REQUIRED, waits_for="1a2b3c4d5e")
 @pytest.mark.parametrize(
     ("result", "kind", "text"),
     [
-        (ended(), "idle", "no-op"),
-        (ended(result(success=True)), "acted", "p:do ok"),
-        (ended(WAITS), "waits", "p:do sent for approval 1a2b3c4d"),
-        (ended(result(error="frozen", prevented="frozen")), "prevented", "p:do failed: frozen"),
-        (ended(result(error="boom")), "failed", "p:do failed: boom"),
-        (ended(result(unknown=True, error="lost")), "failed", "p:do outcome unknown: lost"),
-        (ended(result(success=True), success=False, error="broken"), "failed", "broken"),
-        (ended(decision=Decision(action="p:do", rationale="r", confidence=1.0)), "idle", "p:do"),
+        (loop_result(), "idle", "no-op"),
+        (loop_result(result(success=True)), "acted", "p:do ok"),
+        (loop_result(WAITS), "waits", "p:do sent for approval 1a2b3c4d"),
+        (
+            loop_result(result(error="frozen", prevented="frozen")),
+            "prevented",
+            "p:do failed: frozen",
+        ),
+        (loop_result(result(error="boom")), "failed", "p:do failed: boom"),
+        (loop_result(result(unknown=True, error="lost")), "failed", "p:do outcome unknown: lost"),
+        (loop_result(result(success=True), success=False, error="broken"), "failed", "broken"),
+        (
+            loop_result(decision=Decision(action="p:do", rationale="r", confidence=1.0)),
+            "idle",
+            "p:do",
+        ),
     ],
 )
 def test_a_whole_result_and_its_outline_have_the_same_outcome(
@@ -47,8 +55,8 @@ def test_a_whole_result_and_its_outline_have_the_same_outcome(
 
 
 def test_of_several_outcomes_the_one_that_needs_a_person_counts() -> None:
-    assert outcome_kind(ended(result(success=True), WAITS)) == "waits"
-    assert outcome_kind(ended(WAITS, result(error="boom"))) == "failed"
+    assert outcome_kind(loop_result(result(success=True), WAITS)) == "waits"
+    assert outcome_kind(loop_result(WAITS, result(error="boom"))) == "failed"
 
 
 def test_the_approval_that_an_action_waits_for_is_a_metric_on_the_wire() -> None:

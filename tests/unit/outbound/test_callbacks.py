@@ -52,7 +52,7 @@ def submit(lab: Lab) -> str:
     return run_id
 
 
-def told(lab: Lab, run_id: str) -> Callback:
+def deliver_callback(lab: Lab, run_id: str) -> Callback:
     """Let what is due of the callback happen; how far it is."""
     overdue(lab, f"callback:{run_id}")
     callback = lab.store.runs.callback(run_id)
@@ -71,8 +71,8 @@ def test_a_completed_run_is_delivered_once_with_its_result() -> None:
     receiver = Receiver()
     lab = lab_for(receiver)
     run_id = submit(lab)
-    callback = told(lab, run_id)
-    told_again = told(lab, run_id)
+    callback = deliver_callback(lab, run_id)
+    told_again = deliver_callback(lab, run_id)
     run = now(lab, run_id)
     [(url, body, webhook_id)] = receiver.calls
 
@@ -116,7 +116,7 @@ def test_before_a_run_has_ended_there_is_no_callback() -> None:
 def test_the_callback_of_a_failed_run_contains_the_error() -> None:
     receiver = Receiver()
     lab = lab_for(receiver, Recorder(error=OSError("no route")).action())
-    told(lab, submit(lab))
+    deliver_callback(lab, submit(lab))
     [body] = receiver.bodies
 
     assert body["status"] == "failed"
@@ -133,7 +133,7 @@ def test_a_run_whose_iteration_broke_is_delivered_as_failed() -> None:
     lab.deliver(until=lambda: lab.dispatcher.hints[0][0] == "complete")
     lab.client.hset("boyd:{test}:iteration", "error", "decide failed")
     lab.deliver()
-    told(lab, run_id)
+    deliver_callback(lab, run_id)
 
     assert [body["status"] for body in receiver.bodies] == ["failed"]
 
@@ -163,7 +163,7 @@ def test_a_run_that_ends_with_its_approval_is_delivered(
     else:
         lab.resolver.answer(item.id, end, person("ann"))
     lab.deliver()
-    told(lab, run_id)
+    deliver_callback(lab, run_id)
     [body] = receiver.bodies
 
     assert (body["runId"], body["status"], body.get("reason")) == (run_id, status, reason)
@@ -178,7 +178,7 @@ def test_a_pending_run_that_is_cancelled_is_delivered() -> None:
     lab = lab_for(receiver, mode="continuous")
     run_id = lab.submit("look", callback_url=URL).run.id
     lab.store.runs.cancel(run_id, TESTER, lab.engine.retention, "never mind")
-    told(lab, run_id)
+    deliver_callback(lab, run_id)
 
     assert [body["status"] for body in receiver.bodies] == ["cancelled"]
 
@@ -187,7 +187,7 @@ def test_a_refused_callback_is_tried_again_later_and_not_before() -> None:
     receiver = Receiver(refuses=1)
     lab = lab_for(receiver)
     run_id = submit(lab)
-    first = told(lab, run_id)
+    first = deliver_callback(lab, run_id)
     early = ("job", f"callback:{run_id}", 1)
     lab.dispatcher.hints.append(early)
     lab.deliver()
@@ -200,23 +200,23 @@ def test_a_refused_callback_is_tried_again_later_and_not_before() -> None:
     assert first.next_at is not None
     wait = first.next_at - first.deliveries[0].at
     assert abs(wait - timedelta(seconds=DELAYS[0])) < timedelta(seconds=2)
-    assert told(lab, run_id).state == "succeeded"
+    assert deliver_callback(lab, run_id).state == "succeeded"
     assert [body["status"] for body in receiver.bodies] == ["completed"] * 2
 
 
 def test_a_receiver_that_says_gone_is_asked_no_more() -> None:
     urls: list[str] = []
 
-    def gone(url: str, body: bytes, webhook_id: str, at: datetime) -> Delivery:
+    def answer_gone(url: str, body: bytes, webhook_id: str, at: datetime) -> Delivery:
         urls.append(url)
         return Delivery(at=at, ok=False, status=410, duration=1.0)
 
-    lab = Lab(agent(reads("o", "the disk is full")), post=gone)
+    lab = Lab(agent(reads("o", "the disk is full")), post=answer_gone)
     run_id = submit(lab)
-    callback = told(lab, run_id)
+    callback = deliver_callback(lab, run_id)
 
     assert (callback.state, callback.attempts, callback.next_at) == ("failed", 1, None)
-    told(lab, run_id)
+    deliver_callback(lab, run_id)
     assert len(urls) == 1
 
 
@@ -226,7 +226,7 @@ def test_the_sweeper_takes_no_long_wait_for_a_clock_that_stepped_back() -> None:
     lab = lab_for(receiver)
     run_id = submit(lab)
     for _ in range(5):
-        told(lab, run_id)
+        deliver_callback(lab, run_id)
     for _ in range(3):
         assert lab.sweeper.sweep() == 0
         lab.deliver()
@@ -246,8 +246,8 @@ def test_after_the_last_attempt_of_the_plan_it_has_failed() -> None:
     receiver = Receiver(refuses=99)
     lab = lab_for(receiver)
     run_id = submit(lab)
-    states = [told(lab, run_id).state for _ in range(len(DELAYS) + 2)]
-    callback = told(lab, run_id)
+    states = [deliver_callback(lab, run_id).state for _ in range(len(DELAYS) + 2)]
+    callback = deliver_callback(lab, run_id)
 
     assert states == ["queued"] * len(DELAYS) + ["failed"] * 2
     assert callback.attempts == len(callback.deliveries) == len(DELAYS) + 1
@@ -261,10 +261,10 @@ def test_one_that_has_failed_can_be_sent_again_from_the_beginning_of_its_plan() 
     lab = lab_for(receiver)
     run_id = submit(lab)
     for _ in range(len(DELAYS) + 1):
-        told(lab, run_id)
+        deliver_callback(lab, run_id)
     assert lab.store.runs.redeliver(run_id)
-    again = told(lab, run_id)
-    done = told(lab, run_id)
+    again = deliver_callback(lab, run_id)
+    done = deliver_callback(lab, run_id)
 
     assert (again.state, again.attempts) == ("queued", 1)
     assert (done.state, done.attempts) == ("succeeded", 2)
@@ -275,7 +275,7 @@ def test_one_that_waits_can_be_sent_again_at_once() -> None:
     receiver = Receiver(refuses=1)
     lab = lab_for(receiver)
     run_id = submit(lab)
-    told(lab, run_id)
+    deliver_callback(lab, run_id)
     assert lab.store.runs.redeliver(run_id)
     lab.sweeper.sweep()
     lab.deliver()
@@ -287,7 +287,7 @@ def test_a_callback_can_be_redelivered_any_number_of_times() -> None:
     receiver = Receiver()
     lab = lab_for(receiver)
     run_id = submit(lab)
-    told(lab, run_id)
+    deliver_callback(lab, run_id)
     for _ in range(5):
         assert lab.store.runs.redeliver(run_id)
         lab.sweeper.sweep()
@@ -304,10 +304,10 @@ def test_the_log_of_deliveries_is_bounded() -> None:
     lab = lab_for(receiver)
     run_id = submit(lab)
     for _ in range(25):
-        told(lab, run_id)
+        deliver_callback(lab, run_id)
         lab.store.runs.redeliver(run_id)
 
-    assert len(told(lab, run_id).deliveries) == 20
+    assert len(deliver_callback(lab, run_id).deliveries) == 20
 
 
 def test_one_that_is_being_delivered_is_not_sent_twice() -> None:
@@ -320,9 +320,9 @@ def test_one_that_is_being_delivered_is_not_sent_twice() -> None:
 
     lab = Lab(agent(), post=post)
     run_id = submit(lab)
-    told(lab, run_id)
+    deliver_callback(lab, run_id)
 
-    assert (told(lab, run_id).state, outcomes) == ("succeeded", [True])
+    assert (deliver_callback(lab, run_id).state, outcomes) == ("succeeded", [True])
 
 
 def lose(lab: Lab, run_id: str) -> None:
@@ -344,7 +344,7 @@ def test_a_worker_that_is_lost_while_delivering_costs_only_time() -> None:
     run_id = submit(lab)
     lose(lab, run_id)
 
-    assert told(lab, run_id).state == "succeeded"
+    assert deliver_callback(lab, run_id).state == "succeeded"
     assert len(receiver.calls) == 1
 
 
@@ -371,11 +371,11 @@ def test_after_many_redeliveries_a_lost_worker_costs_as_little_as_before() -> No
     lab = lab_for(receiver)
     run_id = submit(lab)
     for _ in range(4):
-        told(lab, run_id)
+        deliver_callback(lab, run_id)
         lab.store.runs.redeliver(run_id)
     lose(lab, run_id)
 
-    assert told(lab, run_id).state == "succeeded"
+    assert deliver_callback(lab, run_id).state == "succeeded"
     assert len(receiver.calls) == 5
 
 
@@ -386,8 +386,8 @@ def test_a_run_that_is_pruned_before_its_delivery_is_delivered() -> None:
     lab.client.zadd("boyd:{test}:runs:finished", {first: 1})
     second = submit(lab)
     assert lab.store.runs.get(first) is None
-    told(lab, first)
-    told(lab, second)
+    deliver_callback(lab, first)
+    deliver_callback(lab, second)
 
     assert {body["runId"] for body in receiver.bodies} == {first, second}
     assert all(body["result"]["findings"] == ["the disk is full"] for body in receiver.bodies)
@@ -399,7 +399,7 @@ def test_a_sender_that_raises_counts_as_a_failed_attempt() -> None:
 
     lab = Lab(agent(), post=post)
     run_id = submit(lab)
-    callback = told(lab, run_id)
+    callback = deliver_callback(lab, run_id)
 
     assert (callback.state, callback.attempts) == ("queued", 1)
     assert [(d.ok, d.error) for d in callback.deliveries] == [(False, "RuntimeError: a bug")]
@@ -412,7 +412,7 @@ def test_without_a_worker_a_callback_waits() -> None:
     lab.dispatcher.hints.clear()
     lab.client.hset(f"boyd:{{test}}:callback:{run_id}", "queuedAt", 1)
 
-    assert told(lab, run_id).state == "succeeded"
+    assert deliver_callback(lab, run_id).state == "succeeded"
     assert len(receiver.calls) == 1
 
 
@@ -423,7 +423,7 @@ def test_every_callback_has_a_bound() -> None:
     )
     run_id = submit(lab)
     assert check()
-    told(lab, run_id)
+    deliver_callback(lab, run_id)
     assert check()
     lab.store.runs.redeliver(run_id)
     assert check()

@@ -134,7 +134,7 @@ def test_no_address_is_both_public_and_of_a_network_of_ones_own(
         assert not address.is_link_local
 
 
-def refused(url: str, secrets: Sequence[str] = ()) -> Delivery:
+def refusal(url: str, secrets: Sequence[str] = ()) -> Delivery:
     delivery = CallbackSender(secrets, timeout=5.0).post(url, b"{}", "1", utc_now())
     assert not delivery.ok
     assert delivery.status is None
@@ -146,14 +146,14 @@ def test_a_sender_shows_no_secret() -> None:
 
 
 def test_a_refused_url_is_a_failed_delivery() -> None:
-    delivery = refused("gopher://example.com")
+    delivery = refusal("gopher://example.com")
 
     assert delivery.error == "the URL is refused: it does not begin with http:// or https://"
     assert Delivery.from_json(delivery.to_json()) == delivery
 
 
 def test_a_secret_that_cannot_sign_is_a_failed_delivery_that_does_not_tell_it() -> None:
-    delivery = refused("http://example.com", secrets=["whsec_"])
+    delivery = refusal("http://example.com", secrets=["whsec_"])
 
     assert delivery.error == "it cannot be signed: EmptyWebhookSecretError"
 

@@ -362,10 +362,10 @@ def test_a_worker_that_lost_its_phase_cannot_claim() -> None:
     recorder = Recorder()
     lab: Lab
 
-    def overtaken() -> None:
+    def overtake() -> None:
         lab.client.hset("boyd:{test}:iteration", "epoch", 2)
 
-    own = plugin(chooses(choice()), recorder.action(), on_before_act=overtaken)
+    own = plugin(chooses(choice()), recorder.action(), on_before_act=overtake)
     lab = Lab(Agent("test", plugins=[own]))
     with pytest.raises(Stale):
         lab.run()

@@ -18,7 +18,7 @@ def broken() -> Any:
     raise RuntimeError("boom")
 
 
-def hooked(*hooks: Plugin, decision: Any = None) -> tuple[LoopResult, Recorder]:
+def run_hooks(*hooks: Plugin, decision: Any = None) -> tuple[LoopResult, Recorder]:
     """Run a decision past the hooks of *hooks*; the result, and what the action was called with."""
     recorder = Recorder()
     own = plugin(chooses(decision or choice()), recorder.action())
@@ -97,7 +97,7 @@ def test_a_veto_makes_a_no_op_whatever_later_hooks_say() -> None:
 
     first = plugin(id="first", on_decide=veto)
     later = plugin(id="later", on_decide=lambda: {"action": "p:do", "confidence": 1.0})
-    result, recorder = hooked(first, later)
+    result, recorder = run_hooks(first, later)
 
     assert result.decision is not None
     assert (
@@ -118,7 +118,7 @@ def test_partial_decisions_are_laid_over_in_order() -> None:
         return {"params": {"from": "second"}}
 
     first = plugin(id="first", on_decide=lambda: {"params": {"from": "first"}, "risk": "high"})
-    result, recorder = hooked(first, plugin(id="second", on_decide=second))
+    result, recorder = run_hooks(first, plugin(id="second", on_decide=second))
 
     assert recorder.calls == [{"from": "second"}]
     assert result.decision is not None
@@ -134,7 +134,7 @@ def test_a_hook_that_raises_is_recorded_and_the_loop_goes_on() -> None:
             *("on_before_act", "on_after_act", "on_loop_complete"),
         )
     }
-    result, recorder = hooked(plugin(id="bad", **hooks))
+    result, recorder = run_hooks(plugin(id="bad", **hooks))
 
     assert len(recorder.calls) == 1
     assert result.success
@@ -146,7 +146,7 @@ def test_a_hook_that_raises_is_recorded_and_the_loop_goes_on() -> None:
 )
 def test_a_guard_that_raises_blocks_the_action(name: str) -> None:
     guard = plugin(id="guard", **{name: hook(fail_closed=True)(lambda: broken())})
-    result, recorder = hooked(guard)
+    result, recorder = run_hooks(guard)
 
     assert recorder.calls == []
     assert result.success
@@ -185,7 +185,7 @@ def test_an_invalid_decision_is_not_executed_and_the_result_says_why(
 
 
 def test_a_hook_that_makes_the_decision_invalid_stops_the_action() -> None:
-    result, recorder = hooked(plugin(id="bad", on_decide=lambda: {"confidence": "high"}))
+    result, recorder = run_hooks(plugin(id="bad", on_decide=lambda: {"confidence": "high"}))
 
     assert recorder.calls == []
     assert "confidence" in (result.action_results[0].error or "")
@@ -193,7 +193,7 @@ def test_a_hook_that_makes_the_decision_invalid_stops_the_action() -> None:
 
 def test_the_trace_tells_how_the_decision_came_about() -> None:
     other = choice("p:other")
-    result, _ = hooked(
+    result, _ = run_hooks(
         plugin(chooses(choice(), "unused", applicable_when=lambda: False), id="second"),
         plugin(id="third", on_decide=lambda: {"requires_approval": True}),
         decision=choice(alternatives=[other]),

@@ -102,7 +102,7 @@ def follow(lab: Lab, started: ActionResult) -> None:
         overdue(lab, f"procedure:{started.procedure}")
 
 
-def stored(lab: Lab) -> str:
+def dump_redis(lab: Lab) -> str:
     """All that Redis holds."""
     return "\n".join(everything(lab))
 
@@ -113,8 +113,8 @@ def test_a_rule_of_the_settings_lets_a_client_use_a_secret() -> None:
 
     assert call(lab, host="db-1", password=REFERENCE).success
     assert host.params[0].password == VALUE
-    assert VALUE not in stored(lab)
-    assert REFERENCE in stored(lab)
+    assert VALUE not in dump_redis(lab)
+    assert REFERENCE in dump_redis(lab)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_a_rule_of_the_agent_file_uses_the_secret_that_it_names() -> None:
 
     assert result.success
     assert host.params[0].password == VALUE
-    assert VALUE not in stored(lab)
+    assert VALUE not in dump_redis(lab)
 
 
 def test_a_client_cannot_use_what_a_rule_of_the_agent_file_names(keeper: Keeper) -> None:
@@ -235,7 +235,7 @@ def test_an_approved_action_of_a_rule_uses_its_secret() -> None:
     lab.deliver()
 
     assert host.params[0].password == VALUE
-    assert VALUE not in stored(lab)
+    assert VALUE not in dump_redis(lab)
 
 
 def test_a_step_of_a_procedure_uses_its_secret_but_none_of_its_caller() -> None:
@@ -282,7 +282,7 @@ def test_rollback_and_verification_get_the_secret_too() -> None:
 
     assert ("verify", VALUE) in seen_by
     assert ("rollback", VALUE) in seen_by
-    assert VALUE not in stored(lab)
+    assert VALUE not in dump_redis(lab)
 
 
 def test_a_provider_that_is_down_prevents_the_action_before_its_claim(keeper: Keeper) -> None:
@@ -340,7 +340,7 @@ def test_results_and_errors_of_an_action_are_masked_in_all_forms(text: str) -> N
         result = call(lab, host="db-1", password=REFERENCE)
 
         assert core not in result.to_json()
-        assert core not in stored(lab)
+        assert core not in dump_redis(lab)
         assert "[redacted]" in result.to_json()
 
 
@@ -351,8 +351,8 @@ def test_an_observation_cannot_show_a_secret_of_an_option() -> None:
     lab = Lab(Agent("test", plugins=[plugin(Observer(name="look", observe=observe))]))
     lab.run()
 
-    assert VALUE not in stored(lab)
-    assert json.dumps(VALUE)[1:-1] not in stored(lab)
+    assert VALUE not in dump_redis(lab)
+    assert json.dumps(VALUE)[1:-1] not in dump_redis(lab)
 
 
 def test_a_confined_action_gets_the_secrets_of_its_call_and_its_options() -> None:
@@ -381,7 +381,7 @@ def test_a_confined_action_gets_the_secrets_of_its_call_and_its_options() -> Non
     assert result.success
     assert calls[0].params["password"] == VALUE
     assert calls[0].secrets == {OTHER: "the-other-secret"}
-    assert VALUE not in stored(lab)
+    assert VALUE not in dump_redis(lab)
 
 
 def test_a_text_in_the_agent_file_that_only_looks_like_a_reference_is_an_error() -> None:

@@ -27,7 +27,7 @@ from boyd.testing import Lab
 from kit import plugin, seen, sees
 
 
-def refused(*plugins: Plugin) -> str:
+def refusal(*plugins: Plugin) -> str:
     """The error of registering *plugins*."""
     with pytest.raises(PluginError) as caught:
         PluginHost(plugins)
@@ -36,40 +36,40 @@ def refused(*plugins: Plugin) -> str:
 
 def test_two_plugins_with_one_id_are_refused() -> None:
     assert (
-        refused(plugin(), plugin())
+        refusal(plugin(), plugin())
     ) == "plugin 'p': two plugins have this id; give one of them another"
 
 
 def test_two_components_with_one_name_are_refused() -> None:
-    assert "two components are named 'o'" in refused(plugin(sees("o"), sees("o")))
+    assert "two components are named 'o'" in refusal(plugin(sees("o"), sees("o")))
 
 
 def test_an_unknown_hook_is_refused_with_the_nearest_one() -> None:
     assert (
-        refused(plugin(on_observed=lambda: None))
+        refusal(plugin(on_observed=lambda: None))
     ) == "plugin 'p': unknown hook 'on_observed'; did you mean 'on_observe'?"
 
 
 def test_a_hook_with_a_wrong_signature_is_refused_with_the_right_one() -> None:
-    error = refused(plugin(on_observe=lambda observation, ctx: None))
+    error = refusal(plugin(on_observe=lambda observation, ctx: None))
 
     assert "plugin 'p': hook on_observe" in error
     assert "takes 'observation'; expected (observations, ctx) or fewer of them" in error
 
 
 def test_a_component_with_a_wrong_signature_is_refused_with_the_right_one() -> None:
-    error = refused(plugin(Observer(name="o", observe=lambda context: [])))
+    error = refusal(plugin(Observer(name="o", observe=lambda context: [])))
 
     assert "takes 'context'; expected (ctx, shard) or fewer of them" in error
 
 
 def test_a_component_without_its_function_is_refused() -> None:
-    assert "no function observe(ctx, shard)" in refused(plugin(Observer(name="o")))
+    assert "no function observe(ctx, shard)" in refusal(plugin(Observer(name="o")))
 
 
 @pytest.mark.parametrize("id", ["", "p:q", "p q", "p/q", "p*", "p\n"])
 def test_a_plugin_without_a_usable_id_is_refused(id: str) -> None:
-    assert f"and is {id!r}" in refused(plugin(id=id))
+    assert f"and is {id!r}" in refusal(plugin(id=id))
 
 
 def test_a_method_without_self_is_refused_by_its_name() -> None:
@@ -80,7 +80,7 @@ def test_a_method_without_self_is_refused_by_its_name() -> None:
         def usage() -> list[Observation]:
             return []
 
-    assert "Selfless.usage takes no `self`" in refused(Selfless())
+    assert "Selfless.usage takes no `self`" in refusal(Selfless())
 
 
 def test_a_plugin_has_to_call_the_base_class() -> None:
@@ -90,14 +90,14 @@ def test_a_plugin_has_to_call_the_base_class() -> None:
         def __init__(self) -> None:
             """Forget the base class."""
 
-    assert "plugin 'own': its __init__ has to call super().__init__(**options)" in refused(Own())
+    assert "plugin 'own': its __init__ has to call super().__init__(**options)" in refusal(Own())
 
 
 def test_components_of_another_kind_are_refused() -> None:
     broken_plugin = plugin()
     broken_plugin.components = [print]  # type: ignore[list-item]
 
-    assert "`components` list <built-in function print>, which is no component" in refused(
+    assert "`components` list <built-in function print>, which is no component" in refusal(
         broken_plugin
     )
 

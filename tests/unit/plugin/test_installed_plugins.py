@@ -67,7 +67,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(plugins, arguments)
 
 
-def listed(*arguments: str) -> dict[str, dict[str, object]]:
+def list_plugins(*arguments: str) -> dict[str, dict[str, object]]:
     result = run("list", "-o", "json", *arguments)
     assert result.exit_code == 0, result.output
     return {row["name"]: row for row in json.loads(result.output)}
@@ -75,7 +75,7 @@ def listed(*arguments: str) -> dict[str, dict[str, object]]:
 
 @pytest.mark.usefixtures("others")
 def test_plugins_of_all_packages_are_listed_and_a_broken_one_breaks_nothing() -> None:
-    by_name = listed()
+    by_name = list_plugins()
 
     assert "error" not in by_name["fine"]
     assert (by_name["fine"]["package"], by_name["fine"]["version"]) == ("boyd-others", "2.3")
@@ -100,23 +100,23 @@ def test_nobody_takes_the_name_of_a_plugin_of_boyd() -> None:
 
 @pytest.mark.usefixtures("others")
 def test_a_wrong_entry_point_of_another_package_harms_no_plugin() -> None:
-    assert "error" in listed()["crooked"]
+    assert "error" in list_plugins()["crooked"]
     assert run("show", "crooked").exit_code == 1
     assert discovery.version_of(Varied(names=[])).digest
 
 
 @pytest.mark.usefixtures("others")
 def test_import_errors_are_shown_only_when_plugins_are_loaded() -> None:
-    assert "error" not in listed()["raising"]
-    assert "RuntimeError: no luck" in str(listed("--load")["raising"]["error"])
-    assert "SystemExit" in str(listed("--load")["leaving"]["error"])
+    assert "error" not in list_plugins()["raising"]
+    assert "RuntimeError: no luck" in str(list_plugins("--load")["raising"]["error"])
+    assert "SystemExit" in str(list_plugins("--load")["leaving"]["error"])
     result = run("show", "raising")
     assert result.exit_code == 1
     assert "no luck" in result.output
 
 
 def test_every_built_in_plugin_is_described_with_its_options_and_actions() -> None:
-    for name, row in listed().items():
+    for name, row in list_plugins().items():
         if row["package"] == "boyd":
             assert row["summary"], name
             result = run("show", name, "-o", "json")

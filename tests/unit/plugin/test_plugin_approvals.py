@@ -30,7 +30,7 @@ class Asker(Plugin):
         return "painted"
 
 
-def asked() -> tuple[Lab, Any, str]:
+def ask_for_approval() -> tuple[Lab, Any, str]:
     """A lab in which something was asked for, a plugin's `ctx`, and the approval's id."""
     lab = Lab(Agent("a", plugins=[Asker()]))
     id = lab.run().action_results[0].waits_for
@@ -39,7 +39,7 @@ def asked() -> tuple[Lab, Any, str]:
 
 
 def test_a_plugin_sees_what_waits_and_what_has_come_of_it() -> None:
-    lab, ctx, id = asked()
+    lab, ctx, id = ask_for_approval()
     assert ctx.approvals.waiting([id, "unknown"]) == {id}
     assert ctx.approvals.get(id).status == "pending"
 
@@ -52,7 +52,7 @@ def test_a_plugin_sees_what_waits_and_what_has_come_of_it() -> None:
 
 
 def test_an_approval_past_its_deadline_does_not_wait_although_nobody_purged() -> None:
-    lab, ctx, id = asked()
+    lab, ctx, id = ask_for_approval()
     lab.client.zadd("boyd:{a}:approvals:pending", {id: 1})
 
     assert ctx.approvals.get(id).status == "expired"
@@ -60,13 +60,13 @@ def test_an_approval_past_its_deadline_does_not_wait_although_nobody_purged() ->
 
 
 def test_nothing_is_waiting_of_nothing() -> None:
-    _, ctx, _ = asked()
+    _, ctx, _ = ask_for_approval()
 
     assert ctx.approvals.waiting([]) == set()
 
 
 def test_a_plugin_answers_no_approval() -> None:
-    _, ctx, _ = asked()
+    _, ctx, _ = ask_for_approval()
 
     assert {name for name in dir(ctx.approvals) if not name.startswith("_")} == {"get", "waiting"}
 

@@ -222,7 +222,7 @@ def bodies(name: str, scenery: Scenery) -> list[Body]:
 def functions(name: str, scenery: Scenery, good: Any, *takes: str) -> list[Callable[..., Any]]:
     """Functions that misbehave like that, and take those arguments."""
 
-    async def awaited(**arguments: Any) -> Any:
+    async def await_good(**arguments: Any) -> Any:
         return good
 
     def generator(**arguments: Any) -> Iterator[Any]:
@@ -236,7 +236,7 @@ def functions(name: str, scenery: Scenery, good: Any, *takes: str) -> list[Calla
         return function
 
     special: dict[str, list[Callable[..., Any]]] = {
-        "is a coroutine": [awaited],
+        "is a coroutine": [await_good],
         "is a generator": [generator],
     }
     functions_made = special.get(name) or [plain(body) for body in bodies(name, scenery)]

@@ -516,7 +516,7 @@ def test_a_command_that_takes_too_long_is_killed_with_all_it_started(tmp_path: P
         "restartService", {"endpointId": "api"}
     )
     assert "took longer than 2 s" in str(result.error)
-    assert _gone(int((tmp_path / "pid").read_text()))
+    assert _is_gone(int((tmp_path / "pid").read_text()))
 
 
 def test_a_command_that_leaves_a_service_running_does_not_wait_for_it(tmp_path: Path) -> None:
@@ -534,7 +534,7 @@ def test_a_command_that_leaves_a_service_running_does_not_wait_for_it(tmp_path: 
     assert time.monotonic() - began < 150
 
 
-def _gone(pid: int) -> bool:
+def _is_gone(pid: int) -> bool:
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         try:
@@ -630,7 +630,7 @@ def test_the_endpoints_are_shown_with_their_last_checks(web: Site, nowhere: str)
     for _ in range(3):
         monitor.observe()
         monitor.clock.forward(1)
-    up, down = shown_endpoints(monitor)
+    up, down = show_endpoints(monitor)
 
     assert (up["id"], up["healthy"], up["consecutiveFailures"]) == ("up", True, 0)
     assert (down["id"], down["healthy"], down["consecutiveFailures"]) == ("gone", False, 3)
@@ -640,12 +640,12 @@ def test_the_endpoints_are_shown_with_their_last_checks(web: Site, nowhere: str)
 
 
 def test_an_endpoint_that_was_never_checked_is_shown_too(nowhere: str) -> None:
-    [endpoint_shown] = shown_endpoints(rig(endpoint(nowhere)))
+    [endpoint_shown] = show_endpoints(rig(endpoint(nowhere)))
 
     assert (endpoint_shown["healthy"], endpoint_shown["checks"]) == (None, [])
 
 
-def shown_endpoints(monitor: Rig) -> Any:
+def show_endpoints(monitor: Rig) -> Any:
     """The reply of the plugin's endpoint."""
     return monitor.host.endpoints["http-monitor:list_endpoints"].call("handle", ctx=monitor.ctx)[
         "endpoints"

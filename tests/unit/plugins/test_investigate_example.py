@@ -23,7 +23,7 @@ from plugin_kit import Rig, Site, site
 EXAMPLE = Path(__file__).parents[3] / "examples" / "investigate"
 
 
-def _loaded(path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+def _load(path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
@@ -45,7 +45,7 @@ def shop(web: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The plugin file, with a folder of the test."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setenv("SHOP_PORT", web.url.rpartition(":")[2])
-    module = _loaded(EXAMPLE / "plugins" / "shop.py", "boyd_plugin_shop", monkeypatch)
+    module = _load(EXAMPLE / "plugins" / "shop.py", "boyd_plugin_shop", monkeypatch)
     module.STATE.mkdir()
     return module
 
@@ -53,7 +53,7 @@ def shop(web: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedModel]:
     """The model of the example."""
-    module = _loaded(EXAMPLE / "model.py", "investigate_model", monkeypatch)
+    module = _load(EXAMPLE / "model.py", "investigate_model", monkeypatch)
     with ScriptedModel([module.reply], forever=True) as running:
         yield running
 
@@ -74,7 +74,7 @@ def use(shop: Any, tool: str, **params: Any) -> Any:
     return part.call("run", params=part.params.model_validate(params), ctx=rig.ctx)
 
 
-def locked(shop: Any, pid: int) -> Path:
+def lock_outbox(shop: Any, pid: int) -> Path:
     """A lock that names that process, and a courier who waits for it."""
     lock: Path = shop.STATE / "courier.lock"
     lock.write_text(f"{pid}\n")
@@ -141,7 +141,7 @@ def test_the_health_is_what_the_shop_answers(shop: Any, web: Site) -> None:
 
 def test_only_a_lock_whose_process_is_gone_is_removed(shop: Any, gone: int) -> None:
     rig = Rig(shop.Shop())
-    lock = locked(shop, gone)
+    lock = lock_outbox(shop, gone)
     params = {"path": "courier.lock", "pid": gone, "reason": "it is stale"}
     assert "there is no process" in rig.act("remove_lock", params, "dry_run")
     assert lock.exists()
@@ -151,7 +151,7 @@ def test_only_a_lock_whose_process_is_gone_is_removed(shop: Any, gone: int) -> N
 
 def test_a_lock_that_is_held_or_changed_hands_stays(shop: Any, gone: int) -> None:
     rig = Rig(shop.Shop())
-    lock = locked(shop, os.getpid())
+    lock = lock_outbox(shop, os.getpid())
     with pytest.raises(ValueError, match="lives"):
         rig.act("remove_lock", {"path": str(lock), "pid": os.getpid(), "reason": "?"})
     with pytest.raises(ValueError, match=f"names process {os.getpid()}"):
@@ -161,7 +161,7 @@ def test_a_lock_that_is_held_or_changed_hands_stays(shop: Any, gone: int) -> Non
     assert lock.exists()
 
 
-def asked(shop: Any, model: ScriptedModel, question: str) -> Investigation:
+def ask_to_end(shop: Any, model: ScriptedModel, question: str) -> Investigation:
     """Run an investigation to its end."""
     settings = {"base_url": f"{model.url}/v1", "model": "scripted", "profile": "execution"}
     lab = Lab(Agent("test", plugins=[shop.Shop()], llm=settings))
@@ -174,7 +174,7 @@ def asked(shop: Any, model: ScriptedModel, question: str) -> Investigation:
 
 
 def test_the_script_finds_nothing_where_nothing_is_wrong(shop: Any, model: ScriptedModel) -> None:
-    investigation = asked(shop, model, "How is the shop?")
+    investigation = ask_to_end(shop, model, "How is the shop?")
     assert (investigation.ending, investigation.counters.tool_calls) == ("final_answer", 1)
     assert (investigation.text or "").startswith("It is well.")
 
@@ -183,8 +183,8 @@ def test_the_script_names_the_cause_and_does_nothing_when_only_asked_why(
     shop: Any, model: ScriptedModel, web: Site, gone: int
 ) -> None:
     web.status = 503
-    lock = locked(shop, gone)
-    investigation = asked(shop, model, "Why does the shop answer 503?")
+    lock = lock_outbox(shop, gone)
+    investigation = ask_to_end(shop, model, "Why does the shop answer 503?")
     assert investigation.status == "ended"
     assert f"courier.lock was left behind by process {gone}" in (investigation.text or "")
     assert f"Remove {lock}." in (investigation.text or "")
@@ -194,16 +194,16 @@ def test_the_script_asks_for_the_fix_when_it_is_to_fix_it(
     shop: Any, model: ScriptedModel, web: Site, gone: int
 ) -> None:
     web.status = 503
-    locked(shop, gone)
-    assert asked(shop, model, "The shop answers 503. Fix it.").status == "waiting"
+    lock_outbox(shop, gone)
+    assert ask_to_end(shop, model, "The shop answers 503. Fix it.").status == "waiting"
 
 
 def test_the_script_does_not_blame_a_lock_whose_process_lives(
     shop: Any, model: ScriptedModel, web: Site
 ) -> None:
     web.status = 503
-    locked(shop, psutil.Process().pid)
-    investigation = asked(shop, model, "The shop answers 503. Fix it.")
+    lock_outbox(shop, psutil.Process().pid)
+    investigation = ask_to_end(shop, model, "The shop answers 503. Fix it.")
     assert investigation.status == "ended"
     assert (investigation.text or "").startswith("I have not found the cause.")
 
@@ -212,6 +212,6 @@ def test_the_script_does_not_invent_what_no_log_says(
     shop: Any, model: ScriptedModel, web: Site
 ) -> None:
     web.status = 503
-    investigation = asked(shop, model, "The shop answers 503. Fix it.")
+    investigation = ask_to_end(shop, model, "The shop answers 503. Fix it.")
     assert (investigation.ending, investigation.counters.errors) == ("final_answer", 2)
     assert (investigation.text or "").startswith("I have not found the cause.")

@@ -61,7 +61,7 @@ def decide(
     return answer
 
 
-def called(lab: Lab, command: str) -> ActionResult:
+def call_bash(lab: Lab, command: str) -> ActionResult:
     """Run a command as a call over the API."""
     return call_result(lab, action="shell:bash", params={"command": command})
 
@@ -242,8 +242,8 @@ def test_before_a_denied_command_is_executed_it_is_vetoed_although_it_was_approv
 
 def test_a_call_waits_for_an_approval_whose_preview_says_what_would_run(ran: Stub) -> None:
     lab = Lab(Agent("a", plugins=[Shell(allow=["ls"])]))
-    assert called(lab, "ls").success
-    assert called(lab, "ls > x").waits_for
+    assert call_bash(lab, "ls").success
+    assert call_bash(lab, "ls > x").waits_for
     [item] = lab.store.approvals.page(10).pending
     assert item.reason == "shell asked for an approval"
     assert item.preview is not None

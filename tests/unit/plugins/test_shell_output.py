@@ -11,7 +11,7 @@ from boyd.plugins.shell.runner import CapturedOutput
 MARK = re.compile(r"\n\[(\d+) bytes omitted\]\n")
 
 
-def captured(data: bytes, limit: int = 1024, size: int = 100) -> CapturedOutput:
+def capture(data: bytes, limit: int = 1024, size: int = 100) -> CapturedOutput:
     output = CapturedOutput(limit)
     for at in range(0, len(data), size):
         output.add(data[at : at + size])
@@ -20,12 +20,12 @@ def captured(data: bytes, limit: int = 1024, size: int = 100) -> CapturedOutput:
 
 @pytest.mark.parametrize("length", [0, 1, 1023, 1024])
 def test_output_up_to_the_limit_is_kept_whole(length: int) -> None:
-    output = captured(b"x" * length)
+    output = capture(b"x" * length)
     assert (output.text(), output.is_truncated, output.total) == ("x" * length, False, length)
 
 
 def test_more_keeps_head_and_tail_and_tells_how_many_bytes_are_missing() -> None:
-    output = captured(b"head" + b"-" * 100_000 + b"tail")
+    output = capture(b"head" + b"-" * 100_000 + b"tail")
     text = output.text()
     assert output.is_truncated
     assert output.total == 100_008
@@ -36,13 +36,13 @@ def test_more_keeps_head_and_tail_and_tells_how_many_bytes_are_missing() -> None
 
 
 def test_one_byte_too_many_is_cut_too() -> None:
-    assert captured(b"x" * 1025).is_truncated
+    assert capture(b"x" * 1025).is_truncated
 
 
 @given(st.text(min_size=300, max_size=3000), st.integers(1, 700))
 def test_characters_are_never_cut_in_two(text: str, size: int) -> None:
     data = text.encode()
-    output = captured(data, 1024, size)
+    output = capture(data, 1024, size)
     parts = MARK.split(output.text())
     if not output.is_truncated:
         assert parts == [text]
@@ -54,15 +54,15 @@ def test_characters_are_never_cut_in_two(text: str, size: int) -> None:
 
 @given(st.binary(max_size=5000), st.integers(1, 700))
 def test_any_output_becomes_text_within_the_limit(data: bytes, size: int) -> None:
-    output = captured(data, 1024, size)
+    output = capture(data, 1024, size)
     assert len(output.text().encode()) <= 1024
     assert output.total == len(data)
 
 
 def test_bytes_that_are_no_text_become_question_marks() -> None:
-    assert captured(b"caf\xe9 \xff\x80").text() == "caf? ??"
+    assert capture(b"caf\xe9 \xff\x80").text() == "caf? ??"
 
 
 def test_memory_stays_bounded() -> None:
-    output = captured(b"x" * 5_000_000, 1024, 65536)
+    output = capture(b"x" * 5_000_000, 1024, 65536)
     assert len(output._head) + len(output._tail) < 5 * 65536

@@ -11,7 +11,7 @@ from costs import MOST, growth
 ALLOWED = Policy(allow=["git status", "ls", "cat", "cd", "sudo -n systemctl status"])
 
 
-def uncovered(text: str) -> str | None:
+def uncovering(text: str) -> str | None:
     return ALLOWED.judge(text).uncovered
 
 
@@ -49,7 +49,7 @@ def uncovered(text: str) -> str | None:
     ],
 )
 def test_a_line_is_covered_if_each_of_its_commands_begins_with_allowed_words(text: str) -> None:
-    assert uncovered(text) is None
+    assert uncovering(text) is None
 
 
 @pytest.mark.parametrize(
@@ -155,10 +155,10 @@ def test_without_a_list_nothing_is_covered() -> None:
 
 
 def test_an_uncovered_line_has_a_reason() -> None:
-    assert uncovered("ls; rm -rf x") == "`rm -rf x` is not allowed"
-    assert uncovered("ls > x") == "it has a redirection"
-    assert uncovered("ls $(x)") == "it has a command substitution"
-    assert uncovered("ls &") == "it has a command in the background"
+    assert uncovering("ls; rm -rf x") == "`rm -rf x` is not allowed"
+    assert uncovering("ls > x") == "it has a redirection"
+    assert uncovering("ls $(x)") == "it has a command substitution"
+    assert uncovering("ls &") == "it has a command in the background"
 
 
 @pytest.mark.parametrize("text", ["", "  \n\t ", "# nothing", "\n # a\n# b\n"])

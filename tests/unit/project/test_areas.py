@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import areas
-from areas import ROOT, affected, long_files, matches, unknown
+from areas import ROOT, affects, long_files, matches, unassigned
 
 #: Where modules are imported from.
 SOURCES = ("shared", "worker", "api", "tests")
@@ -26,7 +26,7 @@ def globs() -> Iterator[tuple[str, str]]:
             yield area.name, glob.removeprefix("!")
 
 
-def imported(file: str) -> Iterator[str]:
+def imports_of(file: str) -> Iterator[str]:
     """The files of the project that a test file imports."""
     for node in ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -66,14 +66,14 @@ def test_every_glob_of_the_table_means_something() -> None:
 def test_a_long_test_is_affected_by_what_it_imports_outside_the_core() -> None:
     importers: dict[str, set[str]] = {}
     for file in long_files():
-        for path in imported(file):
+        for path in imports_of(file):
             importers.setdefault(path, set()).add(file)
 
     assert {
         path: missed
         for path, files in importers.items()
         if not (only_core(path) or Path(path).name.startswith("test_"))
-        and (missed := files.difference(affected([path])))
+        and (missed := files.difference(affects([path])))
     } == {}
 
 
@@ -85,43 +85,43 @@ def test_a_long_test_is_affected_by_what_it_imports_outside_the_core() -> None:
     ],
 )
 def test_a_kit_affects_the_tests_that_import_it(changed: str, chosen: list[str]) -> None:
-    assert affected([changed]) == chosen
+    assert affects([changed]) == chosen
 
 
 def test_a_kit_affects_the_tests_of_the_kits_that_import_it() -> None:
-    assert "tests/browser/test_pager.py" in affected(["tests/kits/slack_kit.py"])
+    assert "tests/browser/test_pager.py" in affects(["tests/kits/slack_kit.py"])
 
 
 def test_a_conftest_and_its_kits_affect_the_tests_of_its_folder_only() -> None:
     for folder in ("tests/unit/", "tests/unit/api/", "tests/browser/"):
         below = {file for file in long_files() if file.startswith(folder)}
-        assert below <= set(affected([f"{folder}conftest.py"])) < set(long_files())
+        assert below <= set(affects([f"{folder}conftest.py"])) < set(long_files())
 
     unit = {file for file in long_files() if file.startswith("tests/unit/")}
-    assert set(affected(["tests/unit/conftest.py"])) == unit
-    assert unit <= set(affected(["tests/kits/archive_kit.py"]))
-    assert "tests/faults/test_storm.py" not in affected(["tests/kits/archive_kit.py"])
+    assert set(affects(["tests/unit/conftest.py"])) == unit
+    assert unit <= set(affects(["tests/kits/archive_kit.py"]))
+    assert "tests/faults/test_storm.py" not in affects(["tests/kits/archive_kit.py"])
 
 
 def test_a_file_in_no_area_affects_all_long_tests() -> None:
-    assert affected(["README.md", "shared/strange.py"]) == list(long_files())
-    assert unknown(["README.md", "shared/strange.py"]) == ["shared/strange.py"]
+    assert affects(["README.md", "shared/strange.py"]) == list(long_files())
+    assert unassigned(["README.md", "shared/strange.py"]) == ["shared/strange.py"]
 
 
 @pytest.mark.parametrize(
     "path", ["pyproject.toml", "constraints.txt", "tests/conftest.py", "tests/kits/harness.py"]
 )
 def test_files_that_all_tests_share_affect_all_long_tests(path: str) -> None:
-    assert affected([path]) == list(long_files())
+    assert affects([path]) == list(long_files())
 
 
 def test_a_test_file_affects_its_own_long_tests_only() -> None:
-    assert affected(["tests/faults/test_disk.py"]) == ["tests/faults/test_disk.py"]
-    assert affected(["tests/unit/text/test_moments.py", "tests/unit/test_gone.py"]) == []
+    assert affects(["tests/faults/test_disk.py"]) == ["tests/faults/test_disk.py"]
+    assert affects(["tests/unit/text/test_moments.py", "tests/unit/test_gone.py"]) == []
 
 
 def test_nothing_changed_affects_nothing() -> None:
-    assert affected([]) == []
+    assert affects([]) == []
 
 
 @pytest.mark.parametrize(
@@ -164,11 +164,11 @@ def test_nothing_changed_affects_nothing() -> None:
     ],
 )
 def test_a_change_affects_the_tests_of_its_areas(changed: str, chosen: list[str]) -> None:
-    assert affected([changed]) == chosen
+    assert affects([changed]) == chosen
 
 
 def test_the_core_affects_faults_and_hosts_but_not_each_connector() -> None:
-    files = affected(["shared/boyd/store/lua/claim.lua"])
+    files = affects(["shared/boyd/store/lua/claim.lua"])
 
     assert {"tests/faults/test_storm.py", "tests/hosts/test_hosts.py"} <= set(files)
     assert "tests/connections/test_github.py" not in files
@@ -177,7 +177,7 @@ def test_the_core_affects_faults_and_hosts_but_not_each_connector() -> None:
 def test_several_changes_affect_the_tests_of_each() -> None:
     changed = ["tests/kits/github_emulator.py", "tests/range/site.py"]
 
-    assert affected(changed) == ["tests/connections/test_github.py", "tests/range/test_range.py"]
+    assert affects(changed) == ["tests/connections/test_github.py", "tests/range/test_range.py"]
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,7 @@ def blocks(text: str, language: str, mark: str = "") -> list[str]:
     return re.findall(rf"^{before}```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
-def shown(field: FieldInfo) -> str | None:
+def default_text(field: FieldInfo) -> str | None:
     """A default as the docs write it; None when it is nothing that could be written."""
     if field.is_required():
         return "required"
@@ -143,7 +143,7 @@ def page_of(name: str) -> str:
     return "connectors.md" if connects else "built-in-plugins.md"
 
 
-def nested(model: type[BaseModel], path: str) -> FieldInfo:
+def field_at(model: type[BaseModel], path: str) -> FieldInfo:
     """The field that a dotted path names."""
     first, _, rest = path.partition(".")
     field = model.model_fields[first]
@@ -151,7 +151,7 @@ def nested(model: type[BaseModel], path: str) -> FieldInfo:
         return field
     kind = field.annotation
     assert isinstance(kind, type)
-    return nested(kind, rest)
+    return field_at(kind, rest)
 
 
 # Plugins
@@ -199,7 +199,7 @@ def test_every_built_in_plugin_has_a_section_with_its_options_and_their_defaults
     documented = rows(text)
     for option, field in kind.Options.model_fields.items():
         assert option in documented, option
-        assert (shown(field) or "") in documented[option], option
+        assert (default_text(field) or "") in documented[option], option
     assert f"[`{name}`](#{name})" in page(page_of(name))
 
 
@@ -233,7 +233,7 @@ def test_nested_options_are_documented_with_their_defaults(
         option = field.alias or attribute
         assert option in documented, option
         if option not in TOLD_IN_WORDS:
-            assert (shown(field) or "") in documented[option], option
+            assert (default_text(field) or "") in documented[option], option
 
 
 @pytest.mark.parametrize("kind", [CommandRestart, HttpRestart, FunctionRestart])
@@ -245,7 +245,7 @@ def test_each_kind_of_restart_is_documented_with_its_options(kind: type[BaseMode
         assert option == "type" or f"`{option}`" in line, option
 
 
-def enabled(kind: type[Plugin]) -> dict[str, Any]:
+def enable_actions(kind: type[Plugin]) -> dict[str, Any]:
     """Options that enable every action of a connector."""
     field = kind.Options.model_fields.get("actions") if issubclass(kind, Connector) else None
     if field is None or not isinstance(field.annotation, type):  # the options name them
@@ -272,7 +272,7 @@ def test_every_component_of_a_built_in_plugin_is_named() -> None:
         if name == "example":
             continue
         kind = discovery.find_plugin(name)
-        options = {**needs.get(name, {}), **enabled(kind)}
+        options = {**needs.get(name, {}), **enable_actions(kind)}
         host = PluginHost([kind(**options)])
         text = section(page(page_of(name)), f"## {name}")
         for parts in (host.observers, host.orienters, host.strategies, host.actions):
@@ -296,7 +296,7 @@ def agent_settings(model: type[BaseModel] = AgentFile, prefix: str = "") -> Iter
 def test_every_agent_setting_is_documented_with_its_default(path: str) -> None:
     line = rows(section(page("configuration.md"), "## The agent file"))[path]
 
-    assert (shown(nested(AgentFile, path)) or "") in line
+    assert (default_text(field_at(AgentFile, path)) or "") in line
 
 
 def test_every_field_of_a_plugin_reference_is_documented() -> None:
@@ -328,7 +328,7 @@ def test_the_common_options_are_those_of_all_commands_that_have_settings() -> No
     assert all(f"`{option}" in text for option in COMMON)
 
 
-def typed() -> Iterator[Any]:
+def typed_commands() -> Iterator[Any]:
     """Every command in a block of a page: a pipe, a redirection or a comment ends it."""
     for path in PAGES:
         text = path.read_text("utf-8").replace("\\\n", " ")
@@ -340,7 +340,7 @@ def typed() -> Iterator[Any]:
                 yield pytest.param(words, id=f"{path.stem}-{line}")
 
 
-@pytest.mark.parametrize("words", list(typed()))
+@pytest.mark.parametrize("words", list(typed_commands()))
 def test_every_command_of_a_page_exists_with_its_options(words: list[str]) -> None:
     try:
         assert parses(words)

@@ -31,7 +31,7 @@ OTHER = f"{FILE}::test_other"
 BEFORE = Unstable(TEST, "2026-01-02", "c0ffee" * 6, "assert 1 == 2")
 
 
-def failed(*tests: str) -> Outcome:
+def failure(*tests: str) -> Outcome:
     return Outcome(1, failures=dict.fromkeys(tests, "assert 1 == 2"))
 
 
@@ -53,7 +53,7 @@ def state(tmp_path: Path) -> State:
     return State(tmp_path / "not" / "yet")
 
 
-def checked(state: State, runs: Runs, *, unstable: Sequence[str] = ()) -> list[str]:
+def closing_lines(state: State, runs: Runs, *, unstable: Sequence[str] = ()) -> list[str]:
     """The closing lines of a run that passes."""
     long = LongTests(runs, state, "d00d" * 10)
     long.check([FILE], unstable)
@@ -66,14 +66,14 @@ def checked(state: State, runs: Runs, *, unstable: Sequence[str] = ()) -> list[s
 def test_a_file_that_passes_runs_once(state: State) -> None:
     runs = Runs()
 
-    assert checked(state, runs) == []
+    assert closing_lines(state, runs) == []
     assert runs.calls == [([FILE], False)]
 
 
 def test_a_test_that_fails_and_passes_alone_is_unstable(state: State) -> None:
-    runs = Runs(failed(TEST))
+    runs = Runs(failure(TEST))
 
-    assert checked(state, runs) == [f"unstable: {TEST}"]
+    assert closing_lines(state, runs) == [f"unstable: {TEST}"]
     assert runs.calls == [([FILE], False), ([TEST], True)]
     [entry] = state.unstable.values()
     assert (entry.test, entry.commit, entry.failure) == (TEST, "d00d" * 10, "assert 1 == 2")
@@ -82,27 +82,27 @@ def test_a_test_that_fails_and_passes_alone_is_unstable(state: State) -> None:
 def test_a_test_that_fails_twice_fails_the_run_and_others_are_still_taken_down(
     state: State,
 ) -> None:
-    runs = Runs(failed(TEST, OTHER), failed(TEST))
+    runs = Runs(failure(TEST, OTHER), failure(TEST))
 
     with pytest.raises(Stop, match=r"failed twice: .*test_it"):
-        checked(state, runs)
+        closing_lines(state, runs)
     assert list(state.unstable) == [OTHER]
 
 
 def test_a_retry_that_finds_no_test_has_not_passed(state: State) -> None:
     with pytest.raises(Stop, match="failed twice"):
-        checked(state, Runs(failed(TEST), Outcome(5)))
+        closing_lines(state, Runs(failure(TEST), Outcome(5)))
 
 
 @pytest.mark.parametrize("count", [MOST_RETRIES, MOST_RETRIES + 1])
 def test_many_failures_are_not_retried(state: State, count: int) -> None:
-    runs = Runs(failed(*(f"{FILE}::test_{number}" for number in range(count))))
+    runs = Runs(failure(*(f"{FILE}::test_{number}" for number in range(count))))
 
     if count <= MOST_RETRIES:
-        assert len(checked(state, runs)) == count
+        assert len(closing_lines(state, runs)) == count
     else:
         with pytest.raises(Stop, match="6 tests failed: too many"):
-            checked(state, runs)
+            closing_lines(state, runs)
         assert len(runs.calls) == 1
 
 
@@ -121,7 +121,7 @@ def test_crashes_and_errors_of_collection_are_not_retried(state: State, outcome:
     runs = Runs(outcome)
 
     with pytest.raises(Stop, match="nothing is retried"):
-        checked(state, runs)
+        closing_lines(state, runs)
     assert len(runs.calls) == 1
 
 
@@ -133,7 +133,7 @@ def test_nothing_chosen_runs_nothing(state: State) -> None:
 
 
 def test_files_without_a_test_to_run_pass(state: State) -> None:
-    assert checked(state, Runs(Outcome(5))) == []
+    assert closing_lines(state, Runs(Outcome(5))) == []
 
 
 # Tests that were unstable before
@@ -141,7 +141,7 @@ def test_files_without_a_test_to_run_pass(state: State) -> None:
 
 def test_an_unstable_test_is_named_until_it_has_passed_in_three_runs(state: State) -> None:
     state.add(BEFORE)
-    notes = [checked(state, Runs(), unstable=list(state.unstable)) for _ in range(PASSES)]
+    notes = [closing_lines(state, Runs(), unstable=list(state.unstable)) for _ in range(PASSES)]
 
     assert notes == [
         [f"unstable: {TEST} (passed 1 of 3 runs since)"],
@@ -162,10 +162,10 @@ def test_an_unstable_test_runs_whatever_has_changed(state: State) -> None:
 def test_an_unstable_test_that_fails_again_is_retried_and_restarts_its_count(state: State) -> None:
     state.add(replace(BEFORE, passes=2))
 
-    assert checked(state, Runs(failed(TEST)), unstable=[TEST]) == [f"unstable: {TEST}"]
+    assert closing_lines(state, Runs(failure(TEST)), unstable=[TEST]) == [f"unstable: {TEST}"]
     assert state.unstable[TEST].passes == 0
     with pytest.raises(Stop, match="failed twice"):
-        checked(state, Runs(failed(TEST), failed(TEST)), unstable=[TEST])
+        closing_lines(state, Runs(failure(TEST), failure(TEST)), unstable=[TEST])
 
 
 def test_an_unstable_test_that_is_gone_is_struck(state: State) -> None:
@@ -214,12 +214,12 @@ def commit(folder: Path, name: str, text: str = "text") -> str:
     return git(folder, "rev-parse", "HEAD")
 
 
-def chosen(place: Path, state: State, **environment: str) -> Choice:
+def choose(place: Path, state: State, **environment: str) -> Choice:
     return choice(Clone(place), state, environment)
 
 
 def test_without_a_commit_that_passed_all_run(place: Path, state: State) -> None:
-    everything = chosen(place, state)
+    everything = choose(place, state)
 
     assert everything.files == long_files()
     assert "no earlier commit is known" in everything.reason
@@ -227,13 +227,13 @@ def test_without_a_commit_that_passed_all_run(place: Path, state: State) -> None
 
 def test_after_a_pass_only_what_changed_since_counts(place: Path, state: State) -> None:
     remember(Clone(place), state, {})
-    assert chosen(place, state).files == []
+    assert choose(place, state).files == []
     commit(place, FILE)
     git(place, "rm", "--quiet", "CHANGELOG.md")
     git(place, "commit", "--quiet", "--message", "gone")
 
-    assert chosen(place, state).files == [FILE, "tests/unit/project/test_docs.py"]
-    assert "2 files changed since" in chosen(place, state).reason
+    assert choose(place, state).files == [FILE, "tests/unit/project/test_docs.py"]
+    assert "2 files changed since" in choose(place, state).reason
 
 
 def test_a_renamed_file_counts_by_both_names(place: Path, state: State) -> None:
@@ -242,7 +242,7 @@ def test_a_renamed_file_counts_by_both_names(place: Path, state: State) -> None:
     git(place, "commit", "--quiet", "--message", "renamed")
 
     assert Clone(place).changed(str(state.passed)) == ["CHANGELOG.md", "pictures ü.png"]
-    assert "because pictures ü.png is in no area" in chosen(place, state).reason
+    assert "because pictures ü.png is in no area" in choose(place, state).reason
 
 
 def test_uncommitted_changes_count_and_are_not_remembered(place: Path, state: State) -> None:
@@ -262,13 +262,13 @@ def test_a_commit_that_passed_and_is_no_ancestor_does_not_count(place: Path, sta
     remember(Clone(place), state, {})
     git(place, "checkout", "--quiet", "-")
 
-    assert chosen(place, state).files == long_files()
+    assert choose(place, state).files == long_files()
 
 
 def test_a_commit_that_passed_and_is_not_here_does_not_count(place: Path, state: State) -> None:
     state.remember("c0ffee00" * 5)
 
-    assert chosen(place, state).files == long_files()
+    assert choose(place, state).files == long_files()
 
 
 def test_ci_base_comes_before_the_last_pass(place: Path, state: State) -> None:
@@ -276,9 +276,9 @@ def test_ci_base_comes_before_the_last_pass(place: Path, state: State) -> None:
     base = commit(place, FILE)
     commit(place, "README.md")
 
-    assert chosen(place, state, CI_BASE=base).files == ["tests/unit/project/test_docs.py"]
+    assert choose(place, state, CI_BASE=base).files == ["tests/unit/project/test_docs.py"]
     with pytest.raises(Stop, match="CI_BASE=nowhere is no commit of this clone"):
-        chosen(place, state, CI_BASE="nowhere")
+        choose(place, state, CI_BASE="nowhere")
 
 
 def test_a_run_limited_by_ci_base_is_not_remembered_as_passed(place: Path, state: State) -> None:
@@ -292,6 +292,6 @@ def test_a_run_limited_by_ci_base_is_not_remembered_as_passed(place: Path, state
 def test_ci_long_runs_all(place: Path, state: State) -> None:
     remember(Clone(place), state, {})
 
-    assert chosen(place, state, CI_LONG="all").files == long_files()
+    assert choose(place, state, CI_LONG="all").files == long_files()
     with pytest.raises(Stop, match="CI_LONG=some is not known"):
-        chosen(place, state, CI_LONG="some")
+        choose(place, state, CI_LONG="some")

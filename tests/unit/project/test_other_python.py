@@ -9,7 +9,7 @@ import pytest
 
 import areas
 import other_python
-from other_python import Interpreter, installed, parts, promised, turn
+from other_python import Interpreter, find_interpreter, parts, promises, turn
 
 OWN = "{}.{}".format(*sys.version_info)
 PYTHONS = [Interpreter(Path(name), name) for name in ("3.12.1", "3.13.0")]
@@ -24,8 +24,8 @@ def program(path: Path, version: str, status: int = 0) -> Path:
 
 
 def test_the_package_promises_this_python() -> None:
-    assert OWN in promised()
-    assert promised()[0] == "3.11"
+    assert OWN in promises()
+    assert promises()[0] == "3.11"
 
 
 def test_every_part_has_its_turn_on_every_python() -> None:
@@ -48,17 +48,17 @@ def test_a_shim_that_fails_is_no_python_and_the_newest_of_pyenv_is_taken(tmp_pat
     for version in ("3.12.9", "3.12.10"):
         program(tmp_path / "pyenv" / "versions" / version / "bin" / "python3.12", version)
 
-    interpreter = installed("3.12", str(tmp_path / "bin"), tmp_path / "pyenv")
+    interpreter = find_interpreter("3.12", str(tmp_path / "bin"), tmp_path / "pyenv")
     assert interpreter is not None
     assert interpreter.version == "3.12.10"
-    assert installed("3.13", str(tmp_path / "bin"), tmp_path / "pyenv") is None
+    assert find_interpreter("3.13", str(tmp_path / "bin"), tmp_path / "pyenv") is None
 
 
 def test_a_python_on_the_path_comes_first(tmp_path: Path) -> None:
     mine = program(tmp_path / "bin" / "python3.12", "3.12.0")
     program(tmp_path / "pyenv" / "versions" / "3.12.9" / "bin" / "python3.12", "3.12.9")
 
-    interpreter = installed("3.12", str(tmp_path / "bin"), tmp_path / "pyenv")
+    interpreter = find_interpreter("3.12", str(tmp_path / "bin"), tmp_path / "pyenv")
     assert interpreter == Interpreter(mine, "3.12.0")
 
 

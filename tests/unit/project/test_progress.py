@@ -22,7 +22,7 @@ class Terminal(io.StringIO):
         return self._live
 
 
-def ended(nodeid: str, outcome: Any = "passed", seconds: float = 1.0) -> pytest.TestReport:
+def make_report(nodeid: str, outcome: Any = "passed", seconds: float = 1.0) -> pytest.TestReport:
     """The report of a test that was called."""
     return pytest.TestReport(
         nodeid=nodeid,
@@ -40,7 +40,7 @@ def run(progress: Progress, count: int, total: int, outcome: str = "passed") -> 
     ids = [f"tests/unit/test_a.py::test_{number}" for number in range(total)]
     progress.pytest_xdist_node_collection_finished(ids)
     for nodeid in ids[:count]:
-        progress.pytest_runtest_logreport(ended(nodeid, outcome))
+        progress.pytest_runtest_logreport(make_report(nodeid, outcome))
         progress.pytest_runtest_logfinish(nodeid)
 
 

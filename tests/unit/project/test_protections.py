@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from faults.protections import PROJECT, PROTECTIONS, Copy, Protection, misplaced
+from faults.protections import PROJECT, PROTECTIONS, Copy, Protection, misplacements
 
 PROMISES = re.findall(r"^\| (P\d+) ", (PROJECT / "docs/reliability.md").read_text(), re.MULTILINE)
 
 
-def named(protection: Protection) -> str:
+def entry_name(protection: Protection) -> str:
     """An entry, as pytest names it."""
     return f"{protection.promise}: {protection.what}"
 
@@ -33,7 +33,7 @@ def names(suite: Path) -> set[str]:
 
 
 def test_the_code_of_every_protection_occurs_once() -> None:
-    assert misplaced() == []
+    assert misplacements() == []
 
 
 def test_an_entry_whose_text_has_changed_is_named(tmp_path: Path) -> None:
@@ -45,12 +45,12 @@ def test_an_entry_whose_text_has_changed_is_named(tmp_path: Path) -> None:
     path = tmp_path / changed.file
     path.write_text(path.read_text().replace(changed.old, "something else"))
 
-    [message] = misplaced(tmp_path)
+    [message] = misplacements(tmp_path)
     assert changed.what in message
     assert "found 0 times" in message
 
 
-@pytest.mark.parametrize("protection", PROTECTIONS, ids=named)
+@pytest.mark.parametrize("protection", PROTECTIONS, ids=entry_name)
 def test_an_entry_changes_something_and_its_tests_exist(protection: Protection) -> None:
     there = names(PROJECT / "tests" / protection.suite)
 

@@ -84,15 +84,15 @@ def modules() -> Iterator[ModuleType]:
                 yield importlib.import_module(module.name)
 
 
-def held(value: Any) -> Iterator[re.Pattern[str]]:
+def patterns_in(value: Any) -> Iterator[re.Pattern[str]]:
     """The expressions in a value."""
     if isinstance(value, re.Pattern):
         yield value
     elif isinstance(value, (tuple, list, set, frozenset)):
         for item in value:
-            yield from held(item)
+            yield from patterns_in(item)
     elif isinstance(value, dict):
-        yield from held(list(value.values()))
+        yield from patterns_in(list(value.values()))
 
 
 def value_of(node: ast.expr, module: ModuleType) -> Any:
@@ -112,7 +112,7 @@ def calls(module: ModuleType) -> Iterator[tuple[ast.Call, Any, str]]:
                 yield node, owner, node.func.attr
 
 
-def compiled(node: ast.Call, module: ModuleType) -> re.Pattern[Any] | None:
+def compile_call(node: ast.Call, module: ModuleType) -> re.Pattern[Any] | None:
     """The expression that a call of `re` is given; None when it is made of data."""
     text: Any = value_of(node.args[0], module)
     flags = [value_of(arg, module) for arg in node.args[1:] if "re." in ast.unparse(arg)]
@@ -127,11 +127,11 @@ def uses() -> tuple[list[Use], set[str]]:
     computed: set[str] = set()
     for module in modules():
         for name, value in vars(module).items():
-            for pattern in held(value):
+            for pattern in patterns_in(value):
                 use = Use(f"{module.__name__}.{name}", pattern, "search")
                 held_at.setdefault(pattern.pattern, use)
         for node, owner, method in calls(module):
-            used = compiled(node, module) if owner is re else owner
+            used = compile_call(node, module) if owner is re else owner
             if used is None:
                 computed.add(module.__name__)
             elif method in METHODS:
@@ -146,11 +146,11 @@ def samples(tree: Any, most: int = 4) -> list[str]:
     """Some texts that a parsed expression matches, but for what it looks ahead for."""
     texts = [""]
     for kind, value in tree:
-        texts = [text + more for text in texts for more in matched(kind, value, most)][:most]
+        texts = [text + more for text in texts for more in sample_matches(kind, value, most)][:most]
     return texts
 
 
-def matched(kind: Any, value: Any, most: int) -> list[str]:
+def sample_matches(kind: Any, value: Any, most: int) -> list[str]:
     """Some texts that one part of an expression matches."""
     if kind is op.LITERAL:
         return [chr(value)]
@@ -204,7 +204,9 @@ def repeats(tree: Any, before: tuple[str, ...] = ("",)) -> Iterator[tuple[str, s
             inner = [value[1]]
         for part in inner:
             yield from repeats(part, before[:3])
-        before = tuple(text + more for text in before for more in matched(kind, value, 4))[:6]
+        before = tuple(text + more for text in before for more in sample_matches(kind, value, 4))[
+            :6
+        ]
 
 
 def attacks(pattern: re.Pattern[str]) -> set[tuple[str, str, str]]:
@@ -220,10 +222,14 @@ def attacks(pattern: re.Pattern[str]) -> set[tuple[str, str, str]]:
 def slow(run: Callable[[str], object], tried: set[tuple[str, str, str]]) -> list[str]:
     """The inputs that take more than their share of time."""
 
-    def made(before: str, repeated: str, end: str) -> Callable[[int], str]:
+    def input_maker(before: str, repeated: str, end: str) -> Callable[[int], str]:
         return lambda size: before + repeated * (size // len(repeated)) + end
 
-    return [repr(attack) for attack in sorted(tried) if growth(run, made(*attack), LONGEST) > MOST]
+    return [
+        repr(attack)
+        for attack in sorted(tried)
+        if growth(run, input_maker(*attack), LONGEST) > MOST
+    ]
 
 
 @pytest.mark.timeout(600)
@@ -241,7 +247,7 @@ def test_every_regular_expression_takes_time_in_proportion() -> None:
     }
 
 
-def told(text: str) -> Any:
+def episode(text: str) -> Any:
     """An episode with that summary."""
     return SimpleNamespace(tools=(), summary=text)
 
@@ -250,7 +256,7 @@ def told(text: str) -> Any:
     "run",
     [
         lambda text: answer_after_marker(text, "Final answer:"),
-        lambda text: scoring._is_mentioned("graph-query", [told(text)]),
+        lambda text: scoring._is_mentioned("graph-query", [episode(text)]),
     ],
     ids=["marker", "tool"],
 )

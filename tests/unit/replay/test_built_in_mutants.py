@@ -10,7 +10,7 @@ import pytest
 from boyd import LoopResult
 from boyd.agent import agent_from_file
 from boyd.models.tape import ReplayedIteration
-from replay_kit import differing, judged, record, write_agent
+from replay_kit import differing, record, replay_with, write_agent
 
 ITERATIONS = 21
 
@@ -179,7 +179,7 @@ def replay(
     folder: Path, old: str, new: str, records: Sequence[LoopResult]
 ) -> list[ReplayedIteration]:
     assert AGENT.count(old) >= 1
-    return judged(write_agent(folder, AGENT.replace(old, new, 1), PLUGIN), records)
+    return replay_with(write_agent(folder, AGENT.replace(old, new, 1), PLUGIN), records)
 
 
 def test_the_recorded_iterations_are_of_every_kind(records: list[LoopResult]) -> None:

@@ -270,5 +270,5 @@ def test_observers_that_compute_with_another_constant_cannot_be_judged(
     same = write_agent(tmp_path / "same", AGENT, plugin)
     other = write_agent(tmp_path / "other", AGENT, plugin.replace("13", "14"))
 
-    assert replay_kit.differing(replay_kit.judged(same, records)) == set()
-    assert replay_kit.differing(replay_kit.judged(other, records)) == {"cannot tell"}
+    assert replay_kit.differing(replay_kit.replay_with(same, records)) == set()
+    assert replay_kit.differing(replay_kit.replay_with(other, records)) == {"cannot tell"}

@@ -54,8 +54,8 @@ from replay_kit import (
     REORDERED,
     STRATEGIES,
     differing,
-    judged,
     record,
+    replay_with,
     write_agent,
     write_records,
 )
@@ -161,7 +161,7 @@ def test_the_recorded_iterations_are_of_every_kind(records: list[LoopResult]) ->
 
 
 def test_an_unchanged_agent_decides_as_recorded(tmp_path: Path, records: list[LoopResult]) -> None:
-    judgement = judged(write_agent(tmp_path), records)
+    judgement = replay_with(write_agent(tmp_path), records)
 
     assert [item for item in judgement if item.differences] == []
     assert len(judgement) == ITERATIONS
@@ -174,7 +174,7 @@ def test_a_changed_decision_is_reported(
 ) -> None:
     old, new, kind = MUTANTS[name]
 
-    assert kind in differing(judged(write_changed(tmp_path, old, new), records))
+    assert kind in differing(replay_with(write_changed(tmp_path, old, new), records))
 
 
 @pytest.mark.long
@@ -184,7 +184,7 @@ def test_a_refactoring_raises_no_alarm(
 ) -> None:
     old, new = REFACTORINGS[name]
 
-    assert differing(judged(write_changed(tmp_path, old, new), records)) == set()
+    assert differing(replay_with(write_changed(tmp_path, old, new), records)) == set()
 
 
 # What was not recorded
@@ -528,7 +528,7 @@ def test_iterations_of_a_changed_observer_cannot_be_judged(
     tmp_path: Path, records: list[LoopResult]
 ) -> None:
     old, new = '"load": number * 13 % 101', '"load": number'
-    judgements = judged(write_changed(tmp_path, old, new), records)
+    judgements = replay_with(write_changed(tmp_path, old, new), records)
 
     assert {(*item.differences, item.why) for item in judgements} == {
         ("cannot tell", OTHER_OBSERVERS)
@@ -627,17 +627,17 @@ def test_the_budget_counts_as_it_was_used_then() -> None:
     lab = Lab(acting(budget=Budget(limit=2, window=60)))
     records = [lab.run() for _ in range(3)]
 
-    def replayed(budget: Budget | None) -> list[list[str]]:
+    def differences_of(budget: Budget | None) -> list[list[str]]:
         shadow = Shadow(acting(budget=budget))
         return [list(judge(shadow, recorded).differences) for recorded in records]
 
-    assert replayed(Budget(limit=2, window=60)) == [[], [], []]
-    assert replayed(Budget(limit=1, window=60)) == [[], ["newly asked"], []]
-    assert replayed(Budget(limit=3, window=60)) == [[], [], ["newly automatic"]]
-    assert replayed(None) == [[], [], ["newly automatic"]]
+    assert differences_of(Budget(limit=2, window=60)) == [[], [], []]
+    assert differences_of(Budget(limit=1, window=60)) == [[], ["newly asked"], []]
+    assert differences_of(Budget(limit=3, window=60)) == [[], [], ["newly automatic"]]
+    assert differences_of(None) == [[], [], ["newly automatic"]]
     # Of another window only bounds are known.
-    assert replayed(Budget(limit=2, window=30)) == [[], [], ["newly automatic"]]
-    assert replayed(Budget(limit=1, window=30)) == [[], ["cannot tell"], ["newly automatic"]]
+    assert differences_of(Budget(limit=2, window=30)) == [[], [], ["newly automatic"]]
+    assert differences_of(Budget(limit=1, window=30)) == [[], ["cannot tell"], ["newly automatic"]]
 
 
 def test_a_budget_whose_use_was_not_recorded_cannot_be_judged() -> None:
@@ -675,20 +675,20 @@ def test_an_action_that_was_held_then_is_held_now() -> None:
     lab = Lab(agent_with_verify())
     records = [LoopResult.from_json(lab.run().to_json()) for _ in range(2)]
 
-    def replayed(now: Agent) -> list[list[str]]:
+    def differences_at(now: Agent) -> list[list[str]]:
         return [list(judge(Shadow(now), recorded).differences) for recorded in records]
 
     assert [recorded.decision and recorded.decision.action for recorded in records] == [
         "p:do",
         "no-op",
     ]
-    assert replayed(agent_with_verify()) == [[], []]
+    assert differences_at(agent_with_verify()) == [[], []]
     # Nobody asked then whether the other action was held.
-    assert replayed(agent_with_verify("p:other")) == [["flipped", "newly automatic"]] * 2
+    assert differences_at(agent_with_verify("p:other")) == [["flipped", "newly automatic"]] * 2
 
 
 def test_a_failed_guard_blocks_now_as_it_did_then() -> None:
-    def guarded() -> Agent:
+    def guarding_agent() -> Agent:
         class Guarded(Plugin):
             id = "g"
 
@@ -699,7 +699,7 @@ def test_a_failed_guard_blocks_now_as_it_did_then() -> None:
         own_plugin = plugin(sees("o", seen()), chooses(choice()), Recorder().action())
         return Agent("test", plugins=[own_plugin, Guarded()])
 
-    judgement = only(guarded(), guarded())
+    judgement = only(guarding_agent(), guarding_agent())
 
     assert judgement.differences == []
     assert judgement.before is not None
@@ -840,14 +840,14 @@ CSV = f"""iteration,timestamp,source,severity,host,load
 """
 
 
-def observed(path: Path) -> list[LoopResult]:
+def observe_file(path: Path) -> list[LoopResult]:
     file = ObservationFile(path, "test")
     return [LoopResult.from_json(text) for portion in file.portions() for text in portion]
 
 
 def test_observations_in_csv_with_one_number_are_one_iteration(tmp_path: Path) -> None:
     (tmp_path / "o.csv").write_text(CSV)
-    first, second = observed(tmp_path / "o.csv")
+    first, second = observe_file(tmp_path / "o.csv")
 
     assert [observation.data for observation in first.observations] == [
         {"host": "h1", "load": 70},
@@ -874,7 +874,7 @@ def test_observations_recorded_elsewhere_show_what_would_be_done(tmp_path: Path)
     strategy = Strategy(name="s", decide=decide, applicable_when=is_loaded)
     shadow = Shadow(agent(Orienter(name="r", orient=orient), strategy, Recorder().action()))
     judgement = [
-        judge(shadow, result, is_recorded=False) for result in observed(tmp_path / "o.jsonl")
+        judge(shadow, result, is_recorded=False) for result in observe_file(tmp_path / "o.jsonl")
     ]
 
     assert [iteration.differences for iteration in judgement] == [

@@ -65,7 +65,7 @@ def agent_with(folder: Path, *plugins: str) -> Agent:
     return agent_from_file(file)
 
 
-def recorded(agent: Agent) -> LoopResult:
+def record_iteration(agent: Agent) -> LoopResult:
     """The record of an iteration, as history keeps it."""
     return LoopResult.from_json(Lab(agent).run().to_json())
 
@@ -77,7 +77,7 @@ def test_an_iteration_with_any_plugin_is_replayed_as_recorded(plugin: str, tmp_p
     shadow = Shadow(agent_with(tmp_path, *plugins))
     shadow.init_plugins()
 
-    judgement = judge(shadow, recorded(agent_with(tmp_path, *plugins)))
+    judgement = judge(shadow, record_iteration(agent_with(tmp_path, *plugins)))
 
     assert (judgement.differences, judgement.why) == ([], None)
 
@@ -128,7 +128,7 @@ def test_an_agent_with_calendars_windows_and_every_plugin_is_replayed_as_recorde
     agent_with(tmp_path, *BUILT_IN)
     file = tmp_path / "agent.toml"
     file.write_text(file.read_text().replace("[llm]", f"{WINDOWS}[llm]", 1))
-    record = recorded(agent_from_file(file))
+    record = record_iteration(agent_from_file(file))
     with ShadowPool(ShadowTask(agent=str(file), paths=sys.path), 1) as pool:
         [judgements] = pool.judge([[record.to_json()]])
 
@@ -141,7 +141,7 @@ def test_an_investigation_of_a_failing_endpoint_is_replayed_as_recorded(tmp_path
     shadow = Shadow(agent)
     shadow.init_plugins()
 
-    assert judge(shadow, recorded(agent)).why is None
+    assert judge(shadow, record_iteration(agent)).why is None
 
 
 @pytest.mark.parametrize("reader", ["investigation", "model-strategy"])
@@ -152,7 +152,7 @@ def test_playbooks_that_are_made_from_state_are_left_out_of_init(
     shadow = Shadow(agent)
     shadow.init_plugins()
 
-    assert judge(shadow, recorded(agent)).differences == []
+    assert judge(shadow, record_iteration(agent)).differences == []
 
 
 class Keeper(Plugin):

@@ -322,7 +322,7 @@ def test_the_decision_that_a_veto_stopped_is_recorded() -> None:
 # The gate
 
 
-def gated(decision: Any = None, **settings: Any) -> tuple[Lab, LoopResult]:
+def run_gate(decision: Any = None, **settings: Any) -> tuple[Lab, LoopResult]:
     """Run a decision for an action with those settings."""
     parts = [chooses(decision or choice()), Recorder().action(**settings)]
     lab = Lab(agent(*parts))
@@ -353,7 +353,7 @@ def gated(decision: Any = None, **settings: Any) -> tuple[Lab, LoopResult]:
 def test_the_gate_says_what_became_of_an_action_and_why(
     settings: dict[str, Any], decision: dict[str, Any], outcome: str, reason: str
 ) -> None:
-    _, result = gated(choice(**decision), **settings)
+    _, result = run_gate(choice(**decision), **settings)
     assert result.gate is not None
 
     assert (result.gate.outcome, result.gate.reason) == (outcome, reason)
@@ -361,7 +361,7 @@ def test_the_gate_says_what_became_of_an_action_and_why(
 
 
 def test_the_gate_tells_how_much_of_a_budget_was_used() -> None:
-    lab, first_result = gated(budget=Budget(limit=1, window=60))
+    lab, first_result = run_gate(budget=Budget(limit=1, window=60))
     second = lab.run()
     gates = [first_result.gate, second.gate]
 
@@ -418,7 +418,7 @@ def looks(look: Callable[[Context], Any], *more: Any, **hooks: Any) -> Lab:
     return Lab(Agent("test", plugins=[own]))
 
 
-def told(result: LoopResult) -> dict[str, list[Read]]:
+def reads_by(result: LoopResult) -> dict[str, list[Read]]:
     """The reads by component or hook."""
     return {read.by: read.reads for read in result.reads}
 
@@ -442,7 +442,7 @@ def test_state_reads_of_orienters_strategies_and_hooks_are_recorded() -> None:
     lab.run()
     result = first(lab)
 
-    assert told(result) == {
+    assert reads_by(result) == {
         "p:r": [Read(of="state", key="seen", value={"load": [1, 2]})],
         "p.on_orient": [Read(of="state", key="level", note="absent")],
         "p:s": [
@@ -476,7 +476,7 @@ def test_reads_of_graphs_and_approvals_are_recorded() -> None:
     lab = looks(look)
     lab.store.graph("facts").add([fact])
     lab.run()
-    reads_recorded = [(read.of, read.key) for read in told(first(lab))["p:r"]]
+    reads_recorded = [(read.of, read.key) for read in reads_by(first(lab))["p:r"]]
 
     assert reads_recorded == [
         ("graph", 'facts out ["web"]'),
@@ -484,14 +484,14 @@ def test_reads_of_graphs_and_approvals_are_recorded() -> None:
         ("approvals", 'get ["none"]'),
         ("approvals", 'waiting [["b","a"]]'),
     ]
-    assert told(first(lab))["p:r"][0].value == [fact.to_wire()]
+    assert reads_by(first(lab))["p:r"][0].value == [fact.to_wire()]
 
 
 def test_a_plugin_that_used_http_is_recorded_as_one_that_read_something_unknown() -> None:
     lab = looks(lambda ctx: ctx.http)
     lab.run()
 
-    assert [read.of for read in told(first(lab))["p:r"]] == ["http"]
+    assert [read.of for read in reads_by(first(lab))["p:r"]] == ["http"]
 
 
 def test_turns_of_the_model_are_recorded_with_a_digest_of_the_request() -> None:
@@ -510,7 +510,7 @@ def test_turns_of_the_model_are_recorded_with_a_digest_of_the_request() -> None:
     lab = looks(look)
     lab.engine.llm = lambda plugin_id: cast(Llm, Model())
     lab.run()
-    reads = told(first(lab))["p:r"]
+    reads = reads_by(first(lab))["p:r"]
 
     assert [read.value for read in reads] == [
         *("about disks", "about disks", {"error": "ModelError: no answer"}),
@@ -540,7 +540,7 @@ def test_a_secret_that_was_read_is_not_in_the_record() -> None:
     lab = looks(lambda ctx: ctx.state.get(f"password={secret}") or ctx.state.get("token"))
     lab.store.state("p").set("token", {"password": secret, "user": "ann"})
     lab.run()
-    reads = told(first(lab))["p:r"]
+    reads = reads_by(first(lab))["p:r"]
 
     assert secret not in json.dumps(lab.client.hgetall(KEYS.past_iteration(1)))
     assert [(read.value, read.note) for read in reads] == [
@@ -554,7 +554,7 @@ def test_a_large_value_is_recorded_by_its_digest() -> None:
     lab = looks(lambda ctx: ctx.state.get("large"))
     lab.store.state("p").set("large", large)
     lab.run()
-    (read,) = told(first(lab))["p:r"]
+    (read,) = reads_by(first(lab))["p:r"]
 
     assert (read.value, read.note) == (None, "too large")
     assert read.digest == digest_of(json.dumps(large, separators=(",", ":")))
@@ -582,7 +582,7 @@ def test_many_large_values_do_not_exceed_the_limit_of_a_phase() -> None:
     for number in range(20):
         lab.store.state("p").set(f"k{number}", "x" * 7000)
     lab.run()
-    reads = told(first(lab))["p:r"]
+    reads = reads_by(first(lab))["p:r"]
 
     assert len(lab.client.hget(KEYS.past_iteration(1), "reads:orient")) < 1.1 * MAX_PHASE
     assert {read.note for read in reads} == {None, "too large"}
@@ -617,7 +617,7 @@ def test_values_that_are_no_json_are_named_and_harm_nobody() -> None:
     result = first(lab)
 
     assert (result.success, result.problems) == (True, [])
-    assert [read.note for read in told(result)["p:r"]] == ["not JSON", "not JSON"]
+    assert [read.note for read in reads_by(result)["p:r"]] == ["not JSON", "not JSON"]
 
 
 def test_a_state_that_fails_fails_as_without_the_tape() -> None:
@@ -635,7 +635,7 @@ def test_the_reads_of_an_attempt_that_was_lost_do_not_count() -> None:
     assert lab.store.iterations.enter_orient(1, 1, "h.1.abcd/1")
     overdue(lab, "phase")
 
-    assert told(first(lab)) == {"p:r": [Read(of="state", key="seen", note="absent")]}
+    assert reads_by(first(lab)) == {"p:r": [Read(of="state", key="seen", note="absent")]}
 
 
 def test_a_failed_phase_keeps_what_it_had_read() -> None:
@@ -645,7 +645,7 @@ def test_a_failed_phase_keeps_what_it_had_read() -> None:
     result = first(lab)
 
     assert not result.success
-    assert list(told(result)) == ["p:r"]
+    assert list(reads_by(result)) == ["p:r"]
 
 
 def test_decide_stores_the_verdict_that_act_completes_with_the_policy() -> None:

@@ -29,7 +29,7 @@ from kit import (
 GATED = Autonomy(mode="approval-required")
 
 
-def gated(recorder: Recorder, **settings: Any) -> Lab:
+def propose_gated(recorder: Recorder, **settings: Any) -> Lab:
     """A lab whose agent has proposed its action."""
     action = recorder.action(autonomy=GATED, **settings)
     lab = Lab(agent(chooses(choice(params={"size": 1})), action))
@@ -64,7 +64,7 @@ def name(item: ApprovalItem) -> str:
 
 def test_an_approved_action_is_executed_and_the_result_is_on_the_item() -> None:
     recorder = Recorder()
-    lab = gated(recorder)
+    lab = propose_gated(recorder)
     item = pending_item(lab)
     approved = lab.resolver.answer(item.id, "approved", person("ann"), "go ahead")
     lab.deliver()
@@ -81,7 +81,7 @@ def test_an_approved_action_is_executed_and_the_result_is_on_the_item() -> None:
 
 
 def test_a_failing_action_leaves_the_item_approved_with_the_failed_result() -> None:
-    lab = gated(Recorder(error=OSError("no route")))
+    lab = propose_gated(Recorder(error=OSError("no route")))
     item = pending_item(lab)
     lab.resolver.answer(item.id, "approved", person("ann"))
     lab.deliver()
@@ -124,7 +124,7 @@ def test_hooks_and_params_apply_to_an_approved_action_as_to_any_other() -> None:
 @pytest.mark.parametrize("verdict", ["denied", "withdrawn"])
 def test_a_denied_or_withdrawn_action_never_runs(verdict: Verdict) -> None:
     recorder = Recorder()
-    lab = gated(recorder)
+    lab = propose_gated(recorder)
     item = pending_item(lab)
     lab.resolver.answer(item.id, verdict, person("ann"), "no")
     lab.deliver()
@@ -137,7 +137,7 @@ def test_a_denied_or_withdrawn_action_never_runs(verdict: Verdict) -> None:
 
 def test_only_the_first_to_resolve_an_item_does() -> None:
     recorder = Recorder()
-    lab = gated(recorder)
+    lab = propose_gated(recorder)
     item = pending_item(lab)
     resolver = lab.resolver
     resolutions = [
@@ -156,7 +156,7 @@ def test_only_the_first_to_resolve_an_item_does() -> None:
 
 def test_an_item_past_its_deadline_cannot_be_approved_although_nobody_purged() -> None:
     recorder = Recorder()
-    lab = gated(recorder)
+    lab = propose_gated(recorder)
     item = pending_item(lab)
     lab.client.zadd("boyd:{test}:approvals:pending", {item.id: 1})
 
@@ -168,7 +168,7 @@ def test_an_item_past_its_deadline_cannot_be_approved_although_nobody_purged() -
 
 def test_params_changed_after_the_approval_are_not_executed() -> None:
     recorder = Recorder()
-    lab = gated(recorder)
+    lab = propose_gated(recorder)
     item = pending_item(lab)
     lab.resolver.answer(item.id, "approved", person("ann"))
     lab.client.hset(key(item), "params", '{"size": 1000}')
@@ -266,7 +266,7 @@ def test_params_whose_defaults_cannot_be_written_out_are_proposed_as_they_are(
 
 def test_a_freeze_refuses_what_was_approved_before() -> None:
     recorder = Recorder()
-    lab = gated(recorder)
+    lab = propose_gated(recorder)
     item = pending_item(lab)
     lab.resolver.answer(item.id, "approved", person("ann"))
     lab.whole.freezes.freeze("incident")
@@ -280,7 +280,7 @@ def test_a_freeze_refuses_what_was_approved_before() -> None:
 
 def test_a_message_that_was_lost_is_sent_again() -> None:
     recorder = Recorder()
-    lab = gated(recorder)
+    lab = propose_gated(recorder)
     item = pending_item(lab)
     lab.resolver.answer(item.id, "approved", person("ann"))
     lab.dispatcher.hints.clear()
@@ -294,7 +294,7 @@ def test_a_message_that_was_lost_is_sent_again() -> None:
 
 def test_a_message_that_comes_twice_executes_once() -> None:
     recorder = Recorder()
-    lab = gated(recorder)
+    lab = propose_gated(recorder)
     item = pending_item(lab)
     lab.resolver.answer(item.id, "approved", person("ann"))
     lab.dispatcher.hints.extend(list(lab.dispatcher.hints) * 3)
@@ -305,7 +305,7 @@ def test_a_message_that_comes_twice_executes_once() -> None:
 
 def test_a_worker_lost_before_executing_costs_only_time() -> None:
     recorder = Recorder()
-    lab = gated(recorder)
+    lab = propose_gated(recorder)
     item = pending_item(lab)
     lab.resolver.answer(item.id, "approved", person("ann"))
     lab.dispatcher.hints.clear()
@@ -320,7 +320,7 @@ def test_a_worker_lost_before_executing_costs_only_time() -> None:
 
 def test_a_worker_lost_while_executing_leaves_the_outcome_unknown() -> None:
     recorder = Recorder()
-    lab = gated(recorder)
+    lab = propose_gated(recorder)
     item = pending_item(lab)
     lab.resolver.answer(item.id, "approved", person("ann"))
     lab.dispatcher.hints.clear()
@@ -339,7 +339,7 @@ def test_a_worker_lost_while_executing_leaves_the_outcome_unknown() -> None:
 
 def test_an_execution_that_loses_every_worker_ends() -> None:
     recorder = Recorder()
-    lab = gated(recorder)
+    lab = propose_gated(recorder)
     item = pending_item(lab)
     lab.resolver.answer(item.id, "approved", person("ann"))
     for attempt in (1, 2, 3):
@@ -363,11 +363,11 @@ def test_a_worker_that_lost_the_execution_cannot_claim_it() -> None:
     lab: Lab
     item: ApprovalItem
 
-    def overtaken() -> None:
+    def overtake() -> None:
         lab.client.hset(key(item), "executionAttempt", 2)
 
     own = plugin(
-        chooses(choice()), recorder.action(autonomy=GATED), on_before_act=lambda: overtaken()
+        chooses(choice()), recorder.action(autonomy=GATED), on_before_act=lambda: overtake()
     )
     lab = Lab(Agent("test", plugins=[own]))
     lab.run()
@@ -407,7 +407,7 @@ def test_while_it_still_runs_elsewhere_an_execution_is_put_back() -> None:
 
 def test_the_runs_that_waited_end_with_the_execution() -> None:
     recorder = Recorder("freed 3 GB")
-    lab = gated(recorder)
+    lab = propose_gated(recorder)
     runs = []
     for title in ("disk full", "disk still full"):
         runs.append(lab.submit(title).run.id)
@@ -427,7 +427,7 @@ def test_the_runs_that_waited_end_with_the_execution() -> None:
 
 def test_a_worker_that_comes_back_after_the_sweeper_gave_up_is_refused() -> None:
     """Its outcome was told; a second truth about the same item would be one too many."""
-    lab = gated(Recorder())
+    lab = propose_gated(Recorder())
     item = pending_item(lab)
     lab.resolver.answer(item.id, "approved", person("ann"))
     for attempt in (1, 2, 3):
@@ -445,7 +445,7 @@ def test_a_worker_that_comes_back_after_the_sweeper_gave_up_is_refused() -> None
 
 
 def test_an_approved_action_that_no_worker_takes_ends_as_not_executed() -> None:
-    lab = gated(Recorder())
+    lab = propose_gated(Recorder())
     item = pending_item(lab)
     lab.resolver.answer(item.id, "approved", person("ann"))
     lab.client.hset(key(item), "queuedAt", 1)
@@ -460,7 +460,7 @@ def test_an_approved_action_that_no_worker_takes_ends_as_not_executed() -> None:
 
 def test_an_approved_action_that_was_given_to_other_workers_goes_to_their_queue() -> None:
     recorder = Recorder()
-    lab = gated(recorder)
+    lab = propose_gated(recorder)
     item = pending_item(lab)
     lab.engine.agent.host.actions[item.action_id].queue = "act.db"
     lab.resolver.answer(item.id, "approved", person("ann"))
@@ -474,7 +474,7 @@ def test_an_approved_action_that_was_given_to_other_workers_goes_to_their_queue(
 
 def test_an_approved_action_whose_target_is_another_now_is_refused() -> None:
     recorder = Recorder()
-    lab = gated(recorder, target="size")
+    lab = propose_gated(recorder, target="size")
     item = pending_item(lab)
     lab.engine.agent.host.actions[item.action_id].target = "other"
     lab.resolver.answer(item.id, "approved", person("ann"))
@@ -526,7 +526,7 @@ def test_an_approved_execution_that_breaks_says_how() -> None:
                 raise KeyError("a bug")
             return values
 
-    lab = gated(Recorder(), params=Odd)
+    lab = propose_gated(Recorder(), params=Odd)
     item = pending_item(lab)
     broken.append(True)
     lab.resolver.answer(item.id, "approved", person("ann"))
@@ -562,7 +562,7 @@ def test_an_action_cannot_return_a_result_that_waits_for_an_approval() -> None:
 
 
 def test_one_execution_finds_the_item_that_it_joined_whatever_became_of_it() -> None:
-    lab = gated(Recorder())
+    lab = propose_gated(Recorder())
     item = pending_item(lab)
     joined = lab.store.approvals.enqueue(item, lab.engine.retention, "loop:2")
     lab.resolver.answer(item.id, "denied", person("ann"))
@@ -592,7 +592,7 @@ def test_an_approval_quicker_than_its_iteration_loses_no_findings() -> None:
 
 
 def test_a_new_proposal_may_follow_one_that_was_resolved() -> None:
-    lab = gated(Recorder())
+    lab = propose_gated(Recorder())
     first = pending_item(lab)
     lab.resolver.answer(first.id, "denied", person("ann"))
     lab.run()

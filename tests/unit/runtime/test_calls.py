@@ -148,7 +148,7 @@ def test_a_guard_that_fails_stops_the_call(name: str) -> None:
     def check(self: Any) -> None:
         raise OSError("no route")
 
-    kind = type("Guarding", (Guard,), {name: hook(fail_closed=True)(_named(check, name))})
+    kind = type("Guarding", (Guard,), {name: hook(fail_closed=True)(_rename(check, name))})
     recorder = Recorder()
     answered = call(lab_of(recorder.action(), others=(kind(),)))
 
@@ -156,7 +156,7 @@ def test_a_guard_that_fails_stops_the_call(name: str) -> None:
     assert recorder.calls == []
 
 
-def _named(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+def _rename(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     function.__name__ = name
     return function
 
@@ -436,7 +436,7 @@ def endpoint(handle: Callable[..., Any], method: str = "GET", **settings: Any) -
 
 def ask(lab: Lab, method: str = "GET", who: Actor = ANN, **fields: Any) -> EndpointReply:
     """Ask the endpoint; its reply."""
-    return replied(lab, request(lab, method, who, **fields))
+    return reply_of(lab, request(lab, method, who, **fields))
 
 
 def request(lab: Lab, method: str = "GET", who: Actor = ANN, **fields: Any) -> str:
@@ -445,7 +445,7 @@ def request(lab: Lab, method: str = "GET", who: Actor = ANN, **fields: Any) -> s
     return job(lab, "endpoint", action="p:web", endpoint=endpoint_request, actor=who)
 
 
-def replied(lab: Lab, call_id: str) -> EndpointReply:
+def reply_of(lab: Lab, call_id: str) -> EndpointReply:
     """Let a worker answer; its reply."""
     lab.deliver()
     reply = answer(lab, call_id).reply
@@ -473,7 +473,7 @@ def test_an_endpoint_may_choose_its_status() -> None:
     assert ask(lab_of(endpoint(lambda: reply))) == reply
 
 
-def unchecked(**fields: Any) -> EndpointReply:
+def raw_reply(**fields: Any) -> EndpointReply:
     """A reply that nobody has validated."""
     return EndpointReply.model_construct(**fields)
 
@@ -496,8 +496,8 @@ def recursive() -> Any:
     "garbage",
     [
         *(Thing(), {1, 2}, b"bytes", {"a": Thing()}, {1: "x"}, float("nan"), {"a": float("inf")}),
-        *(recursive(), "\ud800", unchecked(status=7, body=Thing())),
-        unchecked(status="x", body="\ud800"),
+        *(recursive(), "\ud800", raw_reply(status=7, body=Thing())),
+        raw_reply(status="x", body="\ud800"),
     ],
     ids=repr,
 )
@@ -550,7 +550,7 @@ def test_an_endpoint_may_have_an_action_taken_on_behalf_of_who_asked() -> None:
     handle = lambda request: Perform("p:do", {"size": request.body["size"]}, "by web")  # noqa: E731
     lab = lab_of(endpoint(handle, "POST"), recorder.action())
     call_id = request(lab, "POST", body={"size": 3})
-    reply = replied(lab, call_id)
+    reply = reply_of(lab, call_id)
     entry = lab.store.executions.get(f"call:{call_id}")
 
     assert reply.status == 200
@@ -695,7 +695,7 @@ def test_a_request_whose_worker_was_lost_is_asked_again_if_that_is_safe(
     lose(lab, call_id)
     overdue(lab, f"call:{call_id}")
 
-    assert (replied(lab, call_id).status, len(times)) == (status, times_asked)
+    assert (reply_of(lab, call_id).status, len(times)) == (status, times_asked)
 
 
 def test_the_same_id_is_the_same_call() -> None:
@@ -789,6 +789,6 @@ def test_a_message_that_comes_twice_has_an_endpoint_asked_once() -> None:
     lab = lab_of(endpoint(lambda request: methods.append(request.method), "POST"))
     call_id = request(lab, "POST")
     lab.dispatcher.hints.extend(list(lab.dispatcher.hints) * 3)
-    replied(lab, call_id)
+    reply_of(lab, call_id)
 
     assert methods == ["POST"]

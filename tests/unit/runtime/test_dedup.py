@@ -59,14 +59,14 @@ class World:
         )
 
 
-def gated(**settings: Any) -> Action:
+def gate_action(**settings: Any) -> Action:
     """An action that waits for a person."""
     return Recorder().action(autonomy=GATED, **settings)
 
 
 def lab_for(world: World, *more: Component, **settings: Any) -> Lab:
     """A lab whose agent has asked to clean up a full disk."""
-    parts = [world.observer(), world.orienter(), world.strategy(), *more, gated()]
+    parts = [world.observer(), world.orienter(), world.strategy(), *more, gate_action()]
     lab = Lab(agent(*parts, **settings))
     lab.run()
     assert len(lab.store.approvals.page(50).pending) == 1
@@ -78,7 +78,7 @@ def pending(lab: Lab) -> list[ApprovalItem]:
     return lab.store.approvals.page(50).pending
 
 
-def resolved(lab: Lab) -> list[tuple[str, str | None]]:
+def resolutions_of(lab: Lab) -> list[tuple[str, str | None]]:
     """The resolved items: status and reason."""
     return [(item.status, item.note) for item in lab.store.approvals.page(50).history]
 
@@ -91,13 +91,13 @@ def test_a_lasting_fault_makes_one_item() -> None:
     [item] = pending(lab)
 
     assert (item.seen, item.loop_iteration) == (30, 1)
-    assert resolved(lab) == []
+    assert resolutions_of(lab) == []
 
 
 def test_the_item_carries_the_last_summary_of_the_situation() -> None:
     words = {"now": "90 % full"}
     orienter = Orienter(name="o", orient=lambda: assessed(words["now"]))
-    lab = Lab(agent(orienter, chooses(choice()), gated()))
+    lab = Lab(agent(orienter, chooses(choice()), gate_action()))
     lab.run()
     words["now"] = "95 % full"
     lab.run()
@@ -109,7 +109,7 @@ def test_the_item_carries_the_last_summary_of_the_situation() -> None:
 def test_other_params_are_another_item_regardless_of_key_order() -> None:
     params: dict[str, Any] = {}
     strategy = Strategy(name="s", decide=lambda: choice(params=dict(params)))
-    lab = Lab(agent(strategy, gated()))
+    lab = Lab(agent(strategy, gate_action()))
     for wanted_params in ({"a": 1, "b": 2}, {"b": 2, "a": 1}, {"a": 1}, {"a": "1"}):
         params.clear()
         params.update(wanted_params)
@@ -140,7 +140,7 @@ def test_after_the_item_has_expired_there_is_a_new_one_even_before_anybody_purge
     second = lab.store.approvals.enqueue(first, lab.engine.retention, "loop:9")
 
     assert second != first.id
-    assert resolved(lab) == [("expired", None)]
+    assert resolutions_of(lab) == [("expired", None)]
 
 
 def test_when_the_fault_clears_the_item_is_withdrawn_with_the_reason() -> None:
@@ -162,18 +162,18 @@ def test_when_the_fault_clears_the_item_is_withdrawn_with_the_reason() -> None:
 def test_a_strategy_that_now_says_there_is_nothing_to_do_has_cleared_too() -> None:
     decision = {"now": choice()}
     strategy = Strategy(name="s", decide=lambda: decision["now"], withdraw_when_clear=True)
-    lab = Lab(agent(strategy, gated()))
+    lab = Lab(agent(strategy, gate_action()))
     lab.run()
     decision["now"] = choice("no-op")
     lab.run()
 
-    assert [status for status, _ in resolved(lab)] == ["withdrawn"]
+    assert [status for status, _ in resolutions_of(lab)] == ["withdrawn"]
 
 
 def test_without_the_flag_an_item_waits_although_the_fault_has_cleared() -> None:
     world = World()
     strategy = world.strategy(withdraw_when_clear=False)
-    lab = Lab(agent(world.observer(), world.orienter(), strategy, gated()))
+    lab = Lab(agent(world.observer(), world.orienter(), strategy, gate_action()))
     lab.run()
     world.fault = False
     lab.run()
@@ -204,7 +204,7 @@ def test_without_the_observer_that_saw_the_fault_nothing_is_withdrawn() -> None:
         full = any(o.source == "disk" and o.data["full"] for o in observations)
         return assessed("the disk is full" if full else "all is well")
 
-    parts = [*observers, Orienter(name="o", orient=orient), world.strategy(), gated()]
+    parts = [*observers, Orienter(name="o", orient=orient), world.strategy(), gate_action()]
     lab = Lab(agent(*parts, mode="continuous"))
     lab.run()
     assert len(pending(lab)) == 1
@@ -224,7 +224,7 @@ def test_while_another_strategy_comes_first_nothing_is_withdrawn() -> None:
     first = Strategy(
         name="first", decide=lambda: choice("no-op"), applicable_when=lambda: urgent["now"]
     )
-    parts = [world.observer(), world.orienter(), first, world.strategy(), gated()]
+    parts = [world.observer(), world.orienter(), first, world.strategy(), gate_action()]
     lab = Lab(agent(*parts))
     lab.run()
     urgent["now"] = True
@@ -247,7 +247,7 @@ def test_a_veto_or_a_failed_iteration_withdraws_nothing(ending: str) -> None:
 
     strategy = chooses(choice(), withdraw_when_clear=True)
     hooks: dict[str, Any] = {"on_decide": on_decide, "on_orient": on_orient}
-    lab = Lab(Agent("test", plugins=[plugin(strategy, gated(), **hooks)]))
+    lab = Lab(Agent("test", plugins=[plugin(strategy, gate_action(), **hooks)]))
     lab.run()
     stops["now"] = True
     lab.run()
@@ -269,7 +269,7 @@ def test_a_fault_reported_once_from_outside_does_not_clear_by_itself(
     strategy = Strategy(
         name="s", decide=lambda: choice(), applicable_when=applicable, withdraw_when_clear=True
     )
-    subject = agent(Orienter(name="o", orient=orient), strategy, gated(), mode="event-driven")
+    subject = agent(Orienter(name="o", orient=orient), strategy, gate_action(), mode="event-driven")
     lab = Lab(subject)
     if source == "run":
         lab.submit("the disk is full")
@@ -317,7 +317,7 @@ def test_an_approved_item_is_not_withdrawn() -> None:
     lab.run()
     lab.deliver()
 
-    assert [status for status, _ in resolved(lab)] == ["approved"]
+    assert [status for status, _ in resolutions_of(lab)] == ["approved"]
     assert lab.store.approvals.watches() == {}
 
 
@@ -341,7 +341,7 @@ def test_the_dry_run_is_on_the_item_and_is_not_repeated_while_it_waits() -> None
         dry_runs.append(params)
         return "would free 3 GB"
 
-    lab = Lab(agent(chooses(choice(params={"size": 1})), gated(dry_run=dry_run)))
+    lab = Lab(agent(chooses(choice(params={"size": 1})), gate_action(dry_run=dry_run)))
     for _ in range(5):
         lab.run()
     [item] = pending(lab)
@@ -352,7 +352,7 @@ def test_the_dry_run_is_on_the_item_and_is_not_repeated_while_it_waits() -> None
 
 
 def test_an_item_that_follows_an_expired_one_has_a_preview_too() -> None:
-    lab = Lab(agent(gated(dry_run=lambda: "would do it")))
+    lab = Lab(agent(gate_action(dry_run=lambda: "would do it")))
     request = CallRequest(kind="execute", action="p:do", actor=person("ann"))
     for _ in range(2):
         lab.launcher.call(request, None)
@@ -368,7 +368,7 @@ def test_an_item_whose_dry_run_fails_waits_with_the_error() -> None:
     def dry_run() -> str:
         raise OSError("no route")
 
-    lab = Lab(agent(chooses(choice()), gated(dry_run=dry_run)))
+    lab = Lab(agent(chooses(choice()), gate_action(dry_run=dry_run)))
     lab.run()
     [item] = pending(lab)
 
@@ -380,7 +380,7 @@ def test_an_action_with_invalid_params_is_not_proposed() -> None:
     class Params(BaseModel):
         size: int
 
-    lab = Lab(agent(chooses(choice(params={"size": "big"})), gated(params=Params)))
+    lab = Lab(agent(chooses(choice(params={"size": "big"})), gate_action(params=Params)))
     [result] = lab.run().action_results
 
     assert "Invalid params: size" in (result.error or "")
@@ -388,7 +388,7 @@ def test_an_action_with_invalid_params_is_not_proposed() -> None:
 
 
 def test_a_crash_between_proposing_and_leaving_counts_once() -> None:
-    lab = Lab(agent(chooses(choice()), gated()))
+    lab = Lab(agent(chooses(choice()), gate_action()))
     lab.launcher.trigger("test")
     lab.deliver(until=lambda: lab.dispatcher.hints[0][0] == "act")
     [hint] = lab.dispatcher.hints

@@ -165,7 +165,7 @@ def events(office: Office) -> list[str]:
     return [fields["kind"] for _, fields in entries if fields["kind"].startswith("autonomy.")]
 
 
-def audited(office: Office) -> list[str]:
+def audit_kinds(office: Office) -> list[str]:
     """The kinds of entries in the audit about autonomy."""
     office.lab.whole.seal(["test"])
     entries = office.lab.store.audit_trail.entries()
@@ -196,7 +196,7 @@ def test_a_person_is_asked_until_the_action_has_earned_to_run_alone() -> None:
     assert gate.outcome == "automatic"
     assert f"grant {naming.short(offer.id)} by ann: worked 7 of 7 times" in gate.reason
     assert (gate.grant, gate.at_least) == (offer.id, 0.5)
-    assert events(office) == ["autonomy.granted"] == audited(office)
+    assert events(office) == ["autonomy.granted"] == audit_kinds(office)
 
 
 def test_an_offer_has_the_record_and_a_replay_as_its_evidence() -> None:
@@ -356,7 +356,7 @@ def test_after_failures_it_falls_back_by_itself_and_tells_people() -> None:
     assert record.withdrawn == 1
     assert "too many failures lately" in (record.ended or "")
     assert record.ended_by == execution.id
-    assert events(office) == ["autonomy.granted", "autonomy.withdrawn"] == audited(office)
+    assert events(office) == ["autonomy.granted", "autonomy.withdrawn"] == audit_kinds(office)
     # Counting begins anew, and needs more than at first.
     assert office.record.effective == 0
 
@@ -478,7 +478,7 @@ def test_a_revoked_grant_is_not_used_and_not_offered_at_once() -> None:
     assert office.waiting(naming.GRANT) is None
     assert office.record.ended == "revoked: too early"
     assert office.withdrawn == []
-    assert audited(office) == ["autonomy.granted", "autonomy.revoked"]
+    assert audit_kinds(office) == ["autonomy.granted", "autonomy.revoked"]
     assert office.lab.store.track_records.revoke(ACTION, "", person("bob")) == 0
 
 
@@ -607,7 +607,7 @@ def test_calibration_is_never_worse_than_the_base_rate_or_there_is_none(
 ) -> None:
     record = TrackRecord(action=ACTION, situation="s", label="")
     for confidence, effective in history:
-        record = counted(record, confidence, effective)
+        record = count_outcome(record, confidence, effective)
     calibrated = record.calibrate(stated)
 
     if calibrated is None:
@@ -617,7 +617,7 @@ def test_calibration_is_never_worse_than_the_base_rate_or_there_is_none(
         assert 0 <= calibrated <= 1
 
 
-def counted(record: TrackRecord, confidence: float, effective: bool) -> TrackRecord:
+def count_outcome(record: TrackRecord, confidence: float, effective: bool) -> TrackRecord:
     """The record with one more outcome, as the script counts it."""
     good, number = record.effective, record.outcomes
     calibrated, base = (good + 5 * confidence) / (number + 5), (good + 1) / (number + 2)
@@ -640,7 +640,7 @@ def test_the_script_counts_as_documented() -> None:
         office.confidence = number / 10
         office.verdict = True if effective else "no effect"
         office.decide()
-        expected = counted(expected, office.confidence, effective)
+        expected = count_outcome(expected, office.confidence, effective)
     track = office.record
 
     for name in ("effective", "failed", "scored"):

@@ -75,7 +75,7 @@ class Fleet:
 BELIEFS = "'new' on worker-old, 'old' on worker-new"
 
 
-def approved_item(fleet: Fleet) -> ApprovalItem:
+def approve_item(fleet: Fleet) -> ApprovalItem:
     """The approval of an action that its workers disagree about, which a person has given."""
     fleet.first.run()
     item = pending_item(fleet.first)
@@ -85,7 +85,7 @@ def approved_item(fleet: Fleet) -> ApprovalItem:
 
 def test_an_approved_action_waits_for_an_upgrade_to_reach_the_workers_of_its_queue() -> None:
     fleet = Fleet(chooses(choice()), autonomy=Autonomy(mode="approval-required"))
-    name = f"approval:{approved_item(fleet).id}"
+    name = f"approval:{approve_item(fleet).id}"
     assert fleet.carry(name) == 2, "the first handover is at once"
     for _ in range(5):
         assert fleet.wait(name) == 1
@@ -98,7 +98,7 @@ def test_an_approved_action_waits_for_an_upgrade_to_reach_the_workers_of_its_que
 
 def test_workers_disagree_for_a_minute_before_an_approved_action_fails() -> None:
     fleet = Fleet(chooses(choice()), autonomy=Autonomy(mode="approval-required"))
-    name = f"approval:{approved_item(fleet).id}"
+    name = f"approval:{approve_item(fleet).id}"
     fleet.carry(name)
     fleet.wait_for_end(name)
 
@@ -108,7 +108,7 @@ def test_workers_disagree_for_a_minute_before_an_approved_action_fails() -> None
 
 def test_an_approved_action_whose_queue_its_workers_disagree_about_fails_and_says_so() -> None:
     fleet = Fleet(chooses(choice()), autonomy=Autonomy(mode="approval-required"))
-    item = approved_item(fleet)
+    item = approve_item(fleet)
     fleet.carry(f"approval:{item.id}")
     fleet.wait_for_end(f"approval:{item.id}")
 
@@ -260,7 +260,7 @@ def test_an_older_worker_leaves_an_order_of_an_action_that_it_lacks_to_another()
     assert call.result.success
 
 
-def decided(upgrade: Upgrade) -> None:
+def decide_iteration(upgrade: Upgrade) -> None:
     """Bring an iteration to its act phase, which no worker has entered."""
     lab = upgrade.new
     lab.launcher.trigger("test")
@@ -269,7 +269,7 @@ def decided(upgrade: Upgrade) -> None:
 
 def test_an_older_worker_leaves_an_act_phase_whose_action_it_lacks_to_another() -> None:
     upgrade = Upgrade(chooses(choice()))
-    decided(upgrade)
+    decide_iteration(upgrade)
     for _ in range(3):
         assert not upgrade.old.steps.run("act", 1, 1)
     assert upgrade.recorder.calls == []
@@ -282,7 +282,7 @@ def test_an_older_worker_leaves_an_act_phase_whose_action_it_lacks_to_another() 
 
 def test_an_act_phase_whose_action_no_worker_has_says_so_in_the_end() -> None:
     upgrade = Upgrade(chooses(choice()))
-    decided(upgrade)
+    decide_iteration(upgrade)
     searches = 0
     while not upgrade.old.steps.run("act", 1, 1):
         searches += 1
@@ -297,7 +297,7 @@ def test_an_act_phase_whose_action_no_worker_has_says_so_in_the_end() -> None:
 
 def test_an_act_phase_is_not_left_to_workers_with_the_same_plugins() -> None:
     upgrade = Upgrade(chooses(choice()))
-    decided(upgrade)
+    decide_iteration(upgrade)
     upgrade.announce(upgrade.old)
     assert upgrade.old.steps.run("act", 1, 1)
 
@@ -307,7 +307,7 @@ LOST = "Outcome unknown: worker lab was lost while executing it"
 
 def test_an_act_phase_that_lost_the_last_worker_with_its_action_is_not_called_unbegun() -> None:
     upgrade = Upgrade(chooses(choice()))
-    decided(upgrade)
+    decide_iteration(upgrade)
     record = upgrade.new.store.iterations.current()
     assert record is not None
     upgrade.lose(naming.iteration_execution(record.id))

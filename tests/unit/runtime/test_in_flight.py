@@ -79,7 +79,7 @@ def call(lab: Lab, reason: str = "by hand", host: str = "web1", **fields: Any) -
     return naming.call(lab.launcher.call(CallRequest(**{**defaults, **fields}, actor=ANN), None))
 
 
-def called(lab: Lab, name: str) -> Call:
+def call_record(lab: Lab, name: str) -> Call:
     record = lab.store.calls.get(naming.parts(name)[1])
     assert record is not None
     return record
@@ -187,7 +187,7 @@ def test_a_call_waits_until_it_is_its_turn() -> None:
         names.append(call(lab, "second"))
         names.append(call(lab, "third"))
         lab.deliver()
-        assert [called(lab, name).result for name in names] == [None, None]
+        assert [call_record(lab, name).result for name in names] == [None, None]
         assert [hold.kind for hold in lab.store.holds.all()] == ["running", "queued", "queued"]
         assert [hold.execution for hold in lab.store.in_flight.ahead_of(names[0])] == [first]
         ahead = lab.store.in_flight.ahead_of(names[1])
@@ -197,7 +197,7 @@ def test_a_call_waits_until_it_is_its_turn() -> None:
     first = call(lab, "first")
     lab.deliver()
     assert restart.begun == ["first", "second", "third"]
-    assert all(called(lab, name).result for name in names)
+    assert all(call_record(lab, name).result for name in names)
     assert lab.store.holds.all() == []
 
 
@@ -212,7 +212,7 @@ def test_a_rollback_waits_for_another_execution_on_its_target() -> None:
     def undo() -> None:
         undoing = call(lab, kind="rollback", undoes=first)
         lab.deliver()
-        assert called(lab, undoing).result is None
+        assert call_record(lab, undoing).result is None
         ahead = lab.store.in_flight.ahead_of(undoing)
         assert [hold.execution for hold in ahead] == [running]
         assert did == []
@@ -313,7 +313,7 @@ def test_an_order_is_given_up_when_its_turn_does_not_come() -> None:
     lab.client.hset(f"boyd:{{test}}:{second}", "createdAt", 1)
     overdue(lab, second)
 
-    result = called(lab, second).result
+    result = call_record(lab, second).result
     assert result is not None
     assert result.prevented == "held"
     assert result.error == (
@@ -336,7 +336,7 @@ def test_an_order_waits_for_its_turn_when_the_clock_of_redis_has_just_stepped_ba
     second = call(lab, "second")
     lab.deliver()
 
-    assert called(lab, second).result is None
+    assert call_record(lab, second).result is None
     assert restart.begun == ["first"]
 
 
@@ -354,7 +354,7 @@ def test_an_action_that_is_being_verified_can_be_rolled_back_at_once() -> None:
     lab.deliver()
 
     assert undone == [True]
-    assert called(lab, second).result is None
+    assert call_record(lab, second).result is None
 
 
 def test_nothing_is_executed_between_harm_and_its_rollback() -> None:
@@ -528,7 +528,7 @@ def test_an_execution_lost_with_its_data_blocks_nothing() -> None:
     lab.deliver()
     second = call(lab, "second")
     lab.deliver()
-    assert called(lab, second).result is None
+    assert call_record(lab, second).result is None
 
     lab.client.delete(f"boyd:{{test}}:execution:{first}")
     overdue(lab, second)

@@ -119,7 +119,7 @@ def go_on(lab: Lab) -> ProcedureRecord:
     return before
 
 
-def started(lab: Lab, **fields: Any) -> ProcedureRecord:
+def start_procedure(lab: Lab, **fields: Any) -> ProcedureRecord:
     """Start the procedure and let it go as far as it goes."""
     result = call(lab, **fields)
     assert result.procedure, result.error
@@ -133,7 +133,7 @@ def test_steps_run_in_order_with_values_from_params_and_earlier_results() -> Non
         step("restart", params={"weight": "${steps.drain.output.weight}", "fixed": "x"}),
         step("ready", params={"name": "${steps.drain.output.names.1}"}),
     )
-    record = started(lab)
+    record = start_procedure(lab)
 
     assert farm.done == ["drain web1", "restart 7 x", "ready b"]
     assert (record.state, [progress.state for progress in record.progress]) == (
@@ -149,7 +149,7 @@ def test_steps_run_in_order_with_values_from_params_and_earlier_results() -> Non
 def test_the_execution_says_where_the_procedure_stands() -> None:
     farm = Farm()
     lab = farm.lab(step("drain"), step("question", ask="Shall it restart?"), step("restart"))
-    record = started(lab)
+    record = start_procedure(lab)
 
     entry = lab.store.executions.get(record.id)
     assert entry is not None
@@ -162,7 +162,7 @@ def test_the_execution_says_where_the_procedure_stands() -> None:
 def test_a_person_answers_a_step_that_asks() -> None:
     farm = Farm()
     lab = farm.lab(step("drain"), step("question", ask="Shall it restart?"), step("restart"))
-    waiting = started(lab).progress[1].approval or ""
+    waiting = start_procedure(lab).progress[1].approval or ""
     item = lab.store.approvals.get(waiting)
     assert item is not None
     assert item.params == {"question": "Shall it restart?"}
@@ -184,7 +184,7 @@ def test_a_question_has_the_risk_of_the_steps_that_follow_or_the_declared_one(
     actions = [farm.action("first", risk="critical"), farm.action("last", risk=after)]
     steps = step("first"), step("question", ask="Go on?"), step("last")
     lab = farm.lab(*steps, actions=actions, risk=declared)
-    item = lab.store.approvals.get(started(lab).progress[1].approval or "")
+    item = lab.store.approvals.get(start_procedure(lab).progress[1].approval or "")
 
     assert item is not None
     assert (item.risk, item.decision.risk) == (risk, risk)
@@ -196,7 +196,7 @@ def test_the_risk_of_a_question_includes_compensations() -> None:
     undo = StepAction(action="p:undo", params={"n": "1"})
     steps = step("question", ask="Go on?"), step("last", compensate=undo)
     lab = farm.lab(*steps, actions=actions)
-    item = lab.store.approvals.get(started(lab).progress[0].approval or "")
+    item = lab.store.approvals.get(start_procedure(lab).progress[0].approval or "")
 
     assert item is not None
     assert item.risk == "high"
@@ -210,7 +210,7 @@ def test_a_question_names_the_target_and_parameters_of_its_procedure_without_sec
     farm = Farm()
     lab = farm.lab(step("question", ask="Go on?"), step("restart"), params=Login)
     note = "password=hunter2hunter2"
-    record = started(lab, params={"server": "web1", "note": note})
+    record = start_procedure(lab, params={"server": "web1", "note": note})
     item = lab.store.approvals.get(record.progress[0].approval or "")
 
     assert item is not None
@@ -231,7 +231,7 @@ def test_a_denied_step_undoes_what_took_effect_in_reverse() -> None:
         step("question", ask="Go on?"),
     )
     lab = farm.lab(*steps)
-    waiting = started(lab).progress[2].approval or ""
+    waiting = start_procedure(lab).progress[2].approval or ""
     lab.resolver.answer(waiting, "denied", person("bob"), "not now")
     record = go_on(lab)
 
@@ -243,7 +243,7 @@ def test_a_denied_step_undoes_what_took_effect_in_reverse() -> None:
 def test_a_failed_step_undoes_the_earlier_ones_and_holds_the_procedure() -> None:
     farm = Farm(restart=OSError("no space"))
     lab = farm.lab(step("drain"), step("restart", compensate="none"), step("ready"))
-    record = started(lab)
+    record = start_procedure(lab)
 
     assert farm.done == ["drain", "restart", "undo drain"]
     assert record.state == "failed"
@@ -260,7 +260,7 @@ def test_a_failed_step_undoes_the_earlier_ones_and_holds_the_procedure() -> None
 def test_it_does_not_run_twice_on_one_target_at_a_time() -> None:
     farm = Farm()
     lab = farm.lab(step("drain"), step("question", ask="Go on?"))
-    first = started(lab)
+    first = start_procedure(lab)
     request = CallRequest(kind="execute", action="p:renew", params={"server": "web1"}, actor=ANN)
     second = lab.launcher.call(request, None)
     lab.deliver()
@@ -282,7 +282,7 @@ def test_it_does_not_run_twice_on_one_target_at_a_time() -> None:
 def test_a_step_whose_condition_is_false_is_skipped(rest: int, ran: bool) -> None:
     farm = Farm(look={"sessions": rest})
     lab = farm.lab(step("look"), step("drain", when="steps.look.output.sessions > 0"))
-    record = started(lab)
+    record = start_procedure(lab)
 
     assert record.state == "succeeded"
     assert farm.done == (["look", "drain"] if ran else ["look"])
@@ -292,7 +292,7 @@ def test_a_step_whose_condition_is_false_is_skipped(rest: int, ran: bool) -> Non
 def test_a_condition_is_awaited() -> None:
     farm = Farm(look=[{"n": 2}, {"n": 1}, {"n": 0}])
     lab = farm.lab(step("look", until="output.n == 0", every=0.1), step("restart"))
-    record = started(lab)
+    record = start_procedure(lab)
 
     assert farm.done == ["look", "look", "look", "restart"]
     assert record.progress[0].polls == 2
@@ -301,7 +301,7 @@ def test_a_condition_is_awaited() -> None:
 def test_a_condition_that_does_not_come_true_in_time_fails_the_step() -> None:
     farm = Farm(look={"n": 2})
     lab = farm.lab(step("drain"), step("look", until="output.n == 0", every=0.1, within=0.01))
-    record = started(lab)
+    record = start_procedure(lab)
 
     assert record.state == "failed"
     assert "still false after 0.01 s" in (record.reason or "")
@@ -318,7 +318,7 @@ def test_the_verdict_is_awaited_before_the_next_step(verdict: str, state: str) -
         farm.action("ready"),
     ]
     lab = farm.lab(step("restart"), step("ready"), actions=actions)
-    record = started(lab)
+    record = start_procedure(lab)
 
     assert record.state == state
     assert farm.done == (
@@ -330,7 +330,7 @@ def test_a_step_that_is_not_to_be_verified_is_not_waited_for() -> None:
     farm = Farm()
     actions = [farm.action("restart", verify=lambda: None), farm.action("ready")]
     lab = farm.lab(step("restart", verify=False), step("ready"), actions=actions)
-    assert started(lab).state == "succeeded"
+    assert start_procedure(lab).state == "succeeded"
 
 
 def freeze(lab: Lab, frozen: bool) -> None:
@@ -345,7 +345,7 @@ def freeze(lab: Lab, frozen: bool) -> None:
 def test_a_freeze_stops_it_until_a_person_resumes_it() -> None:
     farm = Farm()
     lab = farm.lab(step("drain"), step("question", ask="Go on?"), step("restart"))
-    waiting = started(lab).progress[1].approval or ""
+    waiting = start_procedure(lab).progress[1].approval or ""
     lab.resolver.answer(waiting, "approved", person("bob"))
     freeze(lab, True)
     record = go_on(lab)
@@ -375,7 +375,7 @@ def test_an_error_of_boyd_that_lasts_stops_it_for_a_person(
     with monkeypatch.context() as broken:
         broken.setattr(ProcedureSteps, "action", Mock(side_effect=RuntimeError("a bug")))
         for _ in range(3):
-            record = started(lab) if not lab.store.procedures.all() else go_on(lab)
+            record = start_procedure(lab) if not lab.store.procedures.all() else go_on(lab)
     assert (record.state, record.reason) == ("stopped", "RuntimeError: a bug")
     assert [event.state for event in farm.told] == ["stopped"]
     assert [stopped_record.id for stopped_record in lab.store.procedures.list_stopped(10)] == [
@@ -414,7 +414,7 @@ def test_its_approval_has_its_outcome_when_it_ends_before_the_job_that_started_i
 def test_a_person_cancels_it_and_what_took_effect_is_undone() -> None:
     farm = Farm()
     lab = farm.lab(step("drain"), step("question", ask="Go on?"), step("restart"))
-    record = started(lab)
+    record = start_procedure(lab)
     assert lab.store.procedures.cancel(record.id, ANN, "wrong server") == "ok"
     record = go_on(lab)
 
@@ -433,7 +433,7 @@ def test_a_step_whose_outcome_is_unknown_does_not_become_failed_by_a_cancellatio
 ) -> None:
     lost = ActionResult(action="p:drain", success=False, unknown=True, duration=0, error="lost")
     lab = Farm(drain=lost).lab(step("drain"))
-    record = started(lab)
+    record = start_procedure(lab)
     assert (record.state, record.progress[0].state) == ("stopped", "unknown")
 
     lab.store.procedures.cancel(record.id, ANN)
@@ -451,7 +451,7 @@ def test_a_cancelled_one_that_cannot_be_undone_ends_when_it_is_cancelled_again()
     ready = farm.action("ready", rollback=farm.undo("ready"))
     actions = [ready, farm.action("drain", rollback=fails)]
     lab = farm.lab(step("ready"), step("drain"), step("question", ask="Go on?"), actions=actions)
-    record = started(lab)
+    record = start_procedure(lab)
     assert lab.store.procedures.cancel(record.id, ANN) == "ok"
     stopped = go_on(lab)
     assert stopped.state == "stopped"
@@ -472,7 +472,7 @@ def test_it_stops_where_the_next_version_of_a_plugin_cannot_undo_a_step(left: li
     farm = Farm()
     question = step("question", ask="Go on?")
     lab = farm.lab(step("drain"), question)
-    approval = started(lab).progress[1].approval or ""
+    approval = start_procedure(lab).progress[1].approval or ""
     # It took away the rollback, or the whole action.
     later = farm.lab(question, actions=list(map(farm.action, left)), client=lab.client)
     later.resolver.answer(approval, "denied", person("bob"))
@@ -492,7 +492,7 @@ def test_a_failure_keeps_its_reason_through_a_stop_on_the_way_back(
     farm = Farm()
     question = step("question", ask="Go on?")
     lab = farm.lab(step("drain"), question)
-    approval = started(lab).progress[1].approval or ""
+    approval = start_procedure(lab).progress[1].approval or ""
     lacking = farm.lab(question, actions=[farm.action("ready")], client=lab.client)
     lacking.resolver.answer(approval, "denied", person("bob"))
     record = go_on(lacking)
@@ -513,7 +513,7 @@ def test_a_step_that_was_executed_is_done_though_the_next_worker_lacks_its_actio
     with monkeypatch.context() as lost:
         lost.setattr(ProcedureMove, "_outcome", Mock(side_effect=Stale("lost")))
         with pytest.raises(Stale):
-            started(lab)
+            start_procedure(lab)
     assert farm.done == ["drain"]
 
     lacking = farm.lab(question, actions=[farm.action("ready")], client=lab.client)
@@ -524,7 +524,7 @@ def test_a_question_of_an_agent_that_has_lost_its_only_procedure_stops_it() -> N
     farm = Farm()
     steps = [step("drain"), step("question", ask="Go on?"), step("restart")]
     lab = farm.lab(*steps)
-    approval = started(lab).progress[1].approval or ""
+    approval = start_procedure(lab).progress[1].approval or ""
     left = plugin(farm.action("drain", rollback=farm.undo("drain")), farm.action("restart"))
     later = Lab(Agent("test", plugins=[left]), client=lab.client)
     later.resolver.answer(approval, "approved", person("bob"))
@@ -544,7 +544,7 @@ def test_a_question_of_an_agent_that_has_lost_its_only_procedure_stops_it() -> N
 def test_a_step_whose_action_has_become_a_procedure_fails() -> None:
     farm = Farm()
     lab = farm.lab(step("question", ask="Go on?"), step("restart"))
-    approval = started(lab).progress[0].approval or ""
+    approval = start_procedure(lab).progress[0].approval or ""
     inner = Procedure(name="restart", steps=[step("look"), step("inner", ask="And now?")])
     later = farm.lab(step("look"), actions=[inner, farm.action("look")], client=lab.client)
     later.resolver.answer(approval, "approved", person("bob"))
@@ -634,7 +634,7 @@ def test_a_hook_that_vetoes_a_step_fails_it() -> None:
             raise Veto("not on Mondays")
 
     lab = farm.lab(step("drain"), step("restart"), hooks={"on_before_act": on_before_act})
-    record = started(lab)
+    record = start_procedure(lab)
 
     assert record.state == "failed"
     assert "not on Mondays" in (record.reason or "")
@@ -658,7 +658,7 @@ def test_its_time_is_limited() -> None:
 def test_the_time_in_which_it_waits_for_a_person_does_not_count() -> None:
     farm = Farm()
     lab = farm.lab(step("question", ask="Go on?"), step("restart"))
-    record = started(lab)
+    record = start_procedure(lab)
     job, hour = f"boyd:{{test}}:procedure:{record.id}", 3_600_000
     asked_at = int(lab.client.hget(job, "askedAt"))
     lab.client.hset(job, mapping={"askedAt": asked_at - 2 * hour, "until": asked_at - hour})
@@ -736,7 +736,7 @@ def test_an_approval_does_not_count_for_a_step_with_a_stricter_policy() -> None:
 def test_each_step_is_approved_if_that_is_wanted() -> None:
     farm = Farm()
     lab = farm.lab(step("drain"), step("restart"), actions=strict(farm), approve="each")
-    record = started(lab)
+    record = start_procedure(lab)
     assert farm.done == []
     for number, name in enumerate(["drain", "restart"]):
         lab.resolver.answer(record.progress[number].approval or "", "approved", person("bob"))
@@ -808,7 +808,7 @@ def test_a_question_has_the_values_of_the_procedure() -> None:
     farm = Farm(drain={"left": [3, "x" * 500]})
     text = "Go on with ${params.server}, which had ${steps.drain.output.left}?"
     lab = farm.lab(step("drain"), step("question", ask=text))
-    record = started(lab)
+    record = start_procedure(lab)
     item = lab.store.approvals.get(record.progress[1].approval or "")
 
     assert item is not None
@@ -834,7 +834,7 @@ def test_a_question_is_asked_whatever_the_length_of_its_values(
 ) -> None:
     farm = Farm(drain={"left": left})
     lab = farm.lab(step("drain"), step("question", ask=text))
-    item = lab.store.approvals.get(started(lab).progress[1].approval or "")
+    item = lab.store.approvals.get(start_procedure(lab).progress[1].approval or "")
 
     assert item is not None
     assert item.params["question"] == expected
@@ -843,7 +843,7 @@ def test_a_question_is_asked_whatever_the_length_of_its_values(
 def test_after_a_restart_of_redis_a_step_that_may_have_run_is_not_repeated() -> None:
     farm = Farm()
     lab = farm.lab(step("drain"), step("question", ask="Go on?", when="true"), step("restart"))
-    record = started(lab)
+    record = start_procedure(lab)
     lab.client.hset(f"boyd:{{test}}:procedure:{record.id}", "server", "another")
     lab.resolver.answer(record.progress[1].approval or "", "approved", person("bob"))
     record = go_on(lab)
@@ -942,7 +942,7 @@ def test_a_hook_that_wants_a_person_for_a_step_is_heard_after_the_approval_of_th
 def test_the_caller_of_a_procedure_may_not_approve_its_steps() -> None:
     farm = Farm()
     lab = farm.lab(step("drain"), actions=strict(farm), approve="each")
-    record = started(lab)
+    record = start_procedure(lab)
     outcome = lab.resolver.answer(record.progress[0].approval or "", "approved", ANN).outcome
 
     assert not outcome.counts
@@ -1019,7 +1019,7 @@ def test_a_harmful_step_that_a_person_approved_is_undone_once() -> None:
     drain = farm.action("drain", verify=lambda: "worse", rollback=farm.undo("drain"))
     undone = step("drain", compensate=StepAction(action="p:ready"))
     lab = farm.lab(undone, actions=[drain, farm.action("ready")], approve="each")
-    record = started(lab)
+    record = start_procedure(lab)
     lab.resolver.answer(record.progress[0].approval or "", "approved", person("bob"))
     record = go_on(lab)
 
@@ -1031,7 +1031,7 @@ def test_a_step_that_nobody_waited_for_is_rolled_back_when_it_did_harm() -> None
     farm = Farm()
     drain = farm.action("drain", verify=lambda: "worse", rollback=farm.undo("drain"))
     lab = farm.lab(step("drain", verify=False), actions=[drain])
-    started(lab)
+    start_procedure(lab)
     go_on(lab)
 
     assert farm.done == ["drain", "undo drain"]
@@ -1048,7 +1048,7 @@ def test_a_cancellation_in_the_middle_of_a_compensation_does_not_drop_it() -> No
 
     hooks = {"on_before_act": on_before_act}
     lab = farm.lab(step("drain"), step("restart"), hooks=hooks)
-    started(lab)
+    start_procedure(lab)
 
     assert answers == ["ok"]
     assert farm.done == ["drain", "restart", "undo drain"]
@@ -1066,7 +1066,7 @@ def test_a_compensation_that_is_withdrawn_waits_for_a_person_and_a_denied_one_is
     actions = [farm.action("drain"), farm.action("restart"), ready]
     drain = step("drain", compensate=StepAction(action="p:ready"))
     lab = farm.lab(drain, step("restart"), actions=actions, approve="each")
-    record = started(lab)
+    record = start_procedure(lab)
     for number in range(2):
         lab.resolver.answer(record.progress[number].approval or "", "approved", person("bob"))
         record = go_on(lab)
@@ -1082,7 +1082,7 @@ def test_the_output_of_an_approved_step_reaches_the_next_one_as_it_is() -> None:
     farm = Farm(drain={"api_key": "abcdefgh12345678"})
     ready = step("ready", params={"key": "${steps.drain.output.api_key}"})
     lab = farm.lab(step("drain"), ready, approve="each")
-    record = started(lab)
+    record = start_procedure(lab)
     for number in range(2):
         lab.resolver.answer(record.progress[number].approval or "", "approved", person("bob"))
         record = go_on(lab)
@@ -1093,7 +1093,7 @@ def test_the_output_of_an_approved_step_reaches_the_next_one_as_it_is() -> None:
 def test_a_compensated_step_cannot_be_rolled_back() -> None:
     farm = Farm(restart=OSError("x"))
     lab = farm.lab(step("drain", compensate=StepAction(action="p:ready")), step("restart"))
-    record = started(lab)
+    record = start_procedure(lab)
     undoes = record.progress[0].execution
     request = CallRequest(kind="rollback", action="p:drain", undoes=undoes, actor=person("bob"))
 

@@ -41,7 +41,7 @@ def kinds(lab: Lab) -> list[str]:
     return [entry.kind for entry in audit.entries()]
 
 
-def claimed(lab: Lab, token: str = "t") -> ActionLedger:
+def claim_execution(lab: Lab, token: str = "t") -> ActionLedger:
     """The ledger with one execution that is claimed."""
     own = lab.store.executions
     assert own.claim(execution_request("loop:1"), token).outcome == "claimed"
@@ -50,7 +50,7 @@ def claimed(lab: Lab, token: str = "t") -> ActionLedger:
 
 def test_an_outcome_is_in_the_ledger_and_the_audit_or_in_neither() -> None:
     lab = Lab(agent(Recorder().action()))
-    own = claimed(lab)
+    own = claim_execution(lab)
     result = ActionResult(action="p:do", success=True, duration=1)
     lab.store.audit_trail.seal()
     foreign(lab, KEYS.audit_open)
@@ -75,7 +75,7 @@ def test_a_claim_that_fails_halfway_has_not_begun() -> None:
     assert own.get("loop:1") is None
     lab.client.delete(KEYS.audit_open)
     foreign(lab, KEYS.executions)
-    claimed(lab)  # a list to look things up in holds up no action
+    claim_execution(lab)  # a list to look things up in holds up no action
 
 
 def test_an_outcome_that_is_refused_for_a_moment_is_recorded_after_it(

@@ -34,7 +34,7 @@ WRITTEN = sorted(
 STEPS = 5
 
 
-def rested(lab: Lab) -> None:
+def come_to_rest(lab: Lab) -> None:
     """Sweep and deliver until nothing is in flight, as time would have it."""
     for _ in range(40):
         attempt(lab.deliver)
@@ -64,7 +64,7 @@ def lapse(lab: Lab) -> None:
             lab.client.hset(key, "leaseUntil", 1)
 
 
-def ended(lab: Lab) -> list[LoopResult]:
+def finished_iterations(lab: Lab) -> list[LoopResult]:
     """The iterations that are in history, oldest first."""
     return lab.store.history.results()[::-1]
 
@@ -85,14 +85,19 @@ def test_a_key_of_another_type_for_a_moment_stops_no_loop(key: str, step: int) -
     lab.client.set(key, "foreign")
     attempt(lab.step)
     lab.client.delete(key)
-    rested(lab)
+    come_to_rest(lab)
     attempt(lambda: lab.launcher.trigger("after"))
-    rested(lab)
-    last = ended(lab)[-1]
+    come_to_rest(lab)
+    last = finished_iterations(lab)[-1]
 
     assert last.success
     assert len(last.observations) >= 2
-    once = [result for result in ended(lab) for action in result.action_results if action.success]
+    once = [
+        result
+        for result in finished_iterations(lab)
+        for action in result.action_results
+        if action.success
+    ]
     assert len(recorder.calls) >= len(once) > 0
 
 
@@ -124,10 +129,10 @@ def test_a_value_that_counts_nothing_is_put_right_whether_a_sweep_or_a_trigger_c
         for _ in range(sweeps):
             lab.sweeper.sweep()
         lab.launcher.trigger("after")
-        rested(lab)
+        come_to_rest(lab)
         lab.run()
 
-        numbers = [result.iteration for result in ended(lab)]
+        numbers = [result.iteration for result in finished_iterations(lab)]
         assert numbers == list(range(1, len(numbers) + 1))
         assert len(numbers) >= 2
         assert lab.store.loop_control.status().iteration == numbers[-1]
@@ -143,9 +148,9 @@ def test_an_iteration_in_flight_whose_number_or_epoch_counts_nothing_ends(
     lab.step()
     lab.dispatcher.hints.clear()
     lab.client.hset(KEYS.iteration, field, value)
-    rested(lab)
+    come_to_rest(lab)
 
-    assert [result.iteration for result in ended(lab)] == [1]
+    assert [result.iteration for result in finished_iterations(lab)] == [1]
     assert lab.run().iteration == 2
 
 
@@ -154,9 +159,9 @@ def test_an_iteration_that_is_not_due_is_made_due() -> None:
     lab.launcher.trigger("test")
     lab.dispatcher.hints.clear()
     lab.client.delete(KEYS.due)
-    rested(lab)
+    come_to_rest(lab)
 
-    assert [result.success for result in ended(lab)] == [True]
+    assert [result.success for result in finished_iterations(lab)] == [True]
 
 
 def test_batches_that_are_not_due_or_counted_wrong_end_the_phase_all_the_same() -> None:
@@ -168,8 +173,8 @@ def test_batches_that_are_not_due_or_counted_wrong_end_the_phase_all_the_same() 
         if member.startswith("batch:"):
             lab.client.zrem(KEYS.due, member)
     lab.client.hincrby(KEYS.iteration, "open", 7)
-    rested(lab)
-    [result] = ended(lab)
+    come_to_rest(lab)
+    [result] = finished_iterations(lab)
 
     assert (result.success, len(result.observations)) == (True, 2)
 
@@ -184,8 +189,8 @@ def test_an_iteration_whose_record_is_gone_ends_with_its_runs_and_what_is_known_
     lab.steps.run("act", 1, 1)
     lab.dispatcher.hints.clear()
     lab.client.delete(KEYS.iteration)
-    rested(lab)
-    [result] = ended(lab)
+    come_to_rest(lab)
+    [result] = finished_iterations(lab)
     after = lab.store.runs.get(run.id)
 
     assert (result.success, result.iteration, result.runs) == (False, 1, [run.id])
@@ -232,7 +237,9 @@ def test_an_iteration_whose_loop_hash_is_lost_goes_on_and_the_next_one_joins_it(
     lab.deliver()
 
     assert joined.iteration == 1
-    assert [(result.iteration, result.success) for result in ended(lab)] == [(1, True)]
+    assert [(result.iteration, result.success) for result in finished_iterations(lab)] == [
+        (1, True)
+    ]
     assert lab.run().iteration == 2
 
 
@@ -248,7 +255,7 @@ def test_a_request_that_failed_halfway_is_completed_when_repeated(key: str) -> N
     lab.client.delete(key)
     lab.launcher.call(call, None, "0" * 32)
     lab.launcher.submit_run(question, person("ann"), "run-1")
-    rested(lab)
+    come_to_rest(lab)
     for _ in range(3):
         lab.sweeper.sweep()
         lab.deliver()

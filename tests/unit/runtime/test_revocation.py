@@ -20,7 +20,7 @@ ANN = person("ann")
 GATED = Autonomy(mode="approval-required")
 
 
-def revoked(lab: Lab) -> Any:
+def revoke_agent(lab: Lab) -> Any:
     """Revoke the lab's agent."""
     return revoke(lab.whole, lab.agent.id, ANN, "stolen key")
 
@@ -33,7 +33,7 @@ def acting(recorder: Recorder, **settings: Any) -> Lab:
 def test_no_action_of_a_revoked_agent_starts_until_it_is_restored() -> None:
     recorder = Recorder()
     lab = acting(recorder)
-    revoked(lab)
+    revoke_agent(lab)
     [result] = lab.run().action_results
 
     assert result.error == "The agent's right to act is revoked: stolen key (by ann)"
@@ -55,7 +55,7 @@ def test_a_revocation_withdraws_pending_approvals_and_prevents_new_ones() -> Non
     lab = acting(Recorder(), autonomy=GATED)
     lab.run()
     [item] = lab.store.approvals.page(50).pending
-    done = revoked(lab)
+    done = revoke_agent(lab)
     approval = lab.store.approvals.get(item.id)
 
     assert done.approvals == 1
@@ -73,7 +73,7 @@ def test_an_action_approved_before_the_revocation_is_not_executed() -> None:
     lab.run()
     [item] = lab.store.approvals.page(50).pending
     lab.resolver.answer(item.id, "approved", ANN)
-    revoked(lab)
+    revoke_agent(lab)
     lab.deliver()
     approval = lab.store.approvals.get(item.id)
 
@@ -97,7 +97,7 @@ def test_an_order_from_before_a_revocation_is_refused_also_after_the_right_was_g
     else:
         request = CallRequest(kind="execute", action="p:do", params={}, actor=ANN)
         lab.client.hset(f"boyd:{{test}}:call:{lab.launcher.call(request, None)}", "createdAt", 1)
-    revoked(lab)
+    revoke_agent(lab)
     lab.whole.freezes.restore(lab.agent.id, ANN)
     lab.deliver()
 
@@ -107,7 +107,7 @@ def test_an_order_from_before_a_revocation_is_refused_also_after_the_right_was_g
 
 def test_a_program_cannot_queue_an_approval_for_a_revoked_agent() -> None:
     lab = acting(Recorder())
-    revoked(lab)
+    revoke_agent(lab)
     proposal = Proposal(
         decision=choice(),
         action_id="p:do",
@@ -127,7 +127,7 @@ def test_a_program_cannot_queue_an_approval_for_a_revoked_agent() -> None:
 def test_lifting_a_revocation_keeps_an_earlier_freeze() -> None:
     lab = acting(Recorder())
     lab.whole.freezes.freeze("moving", lab.agent.id)
-    revoked(lab)
+    revoke_agent(lab)
     status = lab.store.loop_control.status()
 
     assert (status.frozen, status.revoked) == ("moving", "stolen key (by ann)")
@@ -139,7 +139,7 @@ def test_lifting_a_revocation_keeps_an_earlier_freeze() -> None:
 def test_revoking_and_restoring_are_in_the_audit_and_the_events() -> None:
     lab = acting(Recorder())
     first = lab.store.events.newest()
-    revoked(lab)
+    revoke_agent(lab)
     lab.whole.freezes.restore(lab.agent.id, ANN)
     lab.store.audit_trail.seal()
     entries = [entry for entry in lab.store.audit_trail.page(50).entries if "scope" in entry.what]
@@ -155,7 +155,7 @@ def test_revoking_and_restoring_are_in_the_audit_and_the_events() -> None:
 def test_a_revocation_that_redis_has_lost_is_written_back_by_the_next_heartbeat() -> None:
     recorder = Recorder()
     lab = acting(recorder)
-    revoked(lab)
+    revoke_agent(lab)
     [info] = lab.whole.fleet.workers()
     lab.whole.fleet.beat(info)
     lab.client.delete("boyd:{*}:frozen")
@@ -165,7 +165,7 @@ def test_a_revocation_that_redis_has_lost_is_written_back_by_the_next_heartbeat(
     assert recorder.calls == []
 
 
-def begun(here: Scene) -> None:
+def begin_question(here: Scene) -> None:
     """Ask, without letting a worker take it up."""
     request = InvestigationRequest(question="Why?")
     here.id = here.lab.launcher.ask(request, TESTER, here.lab.engine.retention)
@@ -174,7 +174,7 @@ def begun(here: Scene) -> None:
 def test_the_investigations_of_a_revoked_agent_end_with_what_they_have_asked_for() -> None:
     with scene(call("restart", {"word": "web"}), say("done")) as here:
         waiting = here.ask()
-        done = revoked(here.lab)
+        done = revoke_agent(here.lab)
         investigation = here.settle()
 
         assert (done.approvals, done.investigations) == (1, 1)
@@ -187,7 +187,7 @@ def test_the_investigations_of_a_revoked_agent_end_with_what_they_have_asked_for
 
 def test_an_investigation_that_is_asked_for_later_ends_at_once() -> None:
     with scene(say("done")) as here:
-        revoked(here.lab)
+        revoke_agent(here.lab)
         investigation = here.ask()
 
         assert investigation.ending == "cancelled"
@@ -198,7 +198,7 @@ def test_an_investigation_that_is_asked_for_later_ends_at_once() -> None:
 def test_a_freeze_of_all_agents_halts_models_until_it_is_lifted() -> None:
     with scene(say("It was the disk.")) as here:
         here.lab.whole.freezes.freeze("incident")
-        begun(here)
+        begin_question(here)
         waits = here.settle()
         assert (waits.status, here.model.requests) == ("running", [])
 
@@ -228,7 +228,7 @@ class Stopping:
 def test_a_request_to_the_model_that_runs_is_cut_off() -> None:
     stopping = Stopping()
     with scene(stopping) as here:
-        stopping.stop = lambda: revoked(here.lab)
+        stopping.stop = lambda: revoke_agent(here.lab)
         investigation = here.ask()
 
         assert investigation.ending == "cancelled"

@@ -77,7 +77,7 @@ def titles(run_pages: Iterator[RunPage]) -> list[str]:
     return [run.title for page in run_pages for run in page.runs]
 
 
-def ended(lab: Lab, *names: str, **fields: Any) -> list[str]:
+def run_to_end(lab: Lab, *names: str, **fields: Any) -> list[str]:
     """Runs that were looked into and have ended."""
     ids = [lab.submit(name, **fields).run.id for name in names]
     lab.deliver()
@@ -371,9 +371,9 @@ def test_each_run_gets_only_what_its_own_iteration_found() -> None:
     words = {"now": "the first fault"}
     orienter = Orienter(name="o", orient=lambda: assessed(words["now"]))
     lab = Lab(agent(orienter))
-    [first] = ended(lab, "one")
+    [first] = run_to_end(lab, "one")
     words["now"] = "the second fault"
-    [two] = ended(lab, "two")
+    [two] = run_to_end(lab, "two")
     results = [now(lab, run_id).result for run_id in (first, two)]
 
     assert [r.findings for r in results if r] == [["the first fault"], ["the second fault"]]
@@ -458,7 +458,7 @@ def test_finished_runs_are_pruned_by_count_and_live_ones_never() -> None:
     small = agent(sees("o", seen()), runs={"max_finished": 3}, mode="manual")
     other = Lab(small, client=lab.client)
     for number in range(10):
-        ended(other, f"run {number}")
+        run_to_end(other, f"run {number}")
     last = other.launcher.submit_run(RunRequest(title="last", description="x"), TESTER)
 
     left = {run.title: run.status for run in other.store.runs.page(50).runs}
@@ -476,10 +476,10 @@ def test_finished_runs_are_pruned_by_count_and_live_ones_never() -> None:
 
 def test_finished_runs_are_pruned_by_age() -> None:
     lab = Lab(agent(runs={"retention": 60.0}))
-    [old] = ended(lab, "old")
+    [old] = run_to_end(lab, "old")
     assert 0 < lab.client.ttl(f"boyd:{{test}}:run:{old}") <= 60
     lab.client.zadd("boyd:{test}:runs:finished", {old: 1})
-    [new] = ended(lab, "new")
+    [new] = run_to_end(lab, "new")
 
     assert [run.id for run in lab.store.runs.page(50).runs] == [new]
     assert lab.client.zrange("boyd:{test}:runs:finished", 0, -1) == [new]

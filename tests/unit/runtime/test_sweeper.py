@@ -30,7 +30,7 @@ def overdue(lab: Lab, member: str = "phase") -> None:
     lab.client.zadd(DUE, {member: 1})
 
 
-def entered(lab: Lab) -> None:
+def enter_and_vanish(lab: Lab) -> None:
     """Enter the start phase as a worker that will never leave it."""
     lab.dispatcher.hints.clear()
     assert lab.store.iterations.enter(1, 1, "start", "lost/1")
@@ -51,7 +51,7 @@ def test_a_phase_whose_message_was_lost_is_sent_again_under_the_same_epoch() -> 
 def test_a_phase_whose_worker_was_lost_is_sent_again_under_a_new_epoch() -> None:
     lab = Lab(agent())
     lab.launcher.trigger("test")
-    entered(lab)
+    enter_and_vanish(lab)
     overdue(lab)
     lab.sweeper.sweep()
 
@@ -140,7 +140,7 @@ def test_after_a_silence_the_living_get_a_lease_before_anything_is_taken() -> No
     """Redis was away: those who could not renew must not all count as lost."""
     lab = Lab(agent())
     lab.launcher.trigger("test")
-    entered(lab)
+    enter_and_vanish(lab)
     lab.sweeper.sweep()
     overdue(lab)
     lab.client.hset("boyd:{test}:loop", "sweptAt", 1)
@@ -155,7 +155,7 @@ def test_a_sweeper_that_had_no_answer_leaves_the_living_a_lease() -> None:
     server = fakeredis.FakeServer()
     lab = Lab(agent(), client=client_of(server))
     lab.launcher.trigger("test")
-    entered(lab)
+    enter_and_vanish(lab)
     lab.sweeper.sweep()
     server.connected = False
     with pytest.raises(StoreUnavailable):
@@ -423,7 +423,7 @@ def in_act(lab: Lab) -> None:
     acting(lab, served=False)
 
 
-def swept(lab: Lab) -> None:
+def sweep_after_deadline(lab: Lab) -> None:
     """Let the deadline pass, sweep, and deliver what that has sent."""
     lab.dispatcher.hints.clear()
     overdue(lab)
@@ -438,7 +438,7 @@ def test_an_action_that_no_worker_can_execute_fails_within_one_sweep() -> None:
     recorder = Recorder()
     lab = Lab(agent(sees("o", seen()), chooses(choice()), recorder.action()))
     in_act(lab)
-    swept(lab)
+    sweep_after_deadline(lab)
     [result] = lab.store.history.results()
 
     assert (result.success, recorder.calls) == (True, [])
@@ -451,8 +451,8 @@ def test_an_action_whose_worker_died_and_left_none_ends_as_unknown_within_one_sw
     in_act(lab)
     entry = lab.store.iterations.enter(1, 1, "act", "gone/1", ("iteration",))
     assert entry is not None
-    claimed(lab, entry)
-    swept(lab)
+    claim_action(lab, entry)
+    sweep_after_deadline(lab)
     [result] = lab.store.history.results()
     [action] = result.action_results
 
@@ -461,7 +461,7 @@ def test_an_action_whose_worker_died_and_left_none_ends_as_unknown_within_one_sw
     assert not lab.store.iterations.leave(entry, "complete", {})
 
 
-def claimed(lab: Lab, entry: PhaseEntry) -> None:
+def claim_action(lab: Lab, entry: PhaseEntry) -> None:
     """Claim the action of an iteration, as a worker that dies with it."""
     fence = Fence(entry.iteration, entry.epoch, entry.worker)
     execution = lab.store.executions.of_iteration(entry.iteration)
@@ -487,7 +487,7 @@ def test_an_approval_is_asked_for_without_its_preview_when_the_worker_for_that_i
     )
     lab = Lab(agent(sees("o", seen()), chooses(choice()), action))
     in_act(lab)
-    swept(lab)
+    sweep_after_deadline(lab)
     [item] = lab.store.approvals.page(5).pending
 
     assert item.preview is not None

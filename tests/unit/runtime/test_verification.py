@@ -101,27 +101,27 @@ def run_out(lab: Lab, execution: str) -> None:
     check(lab)
 
 
-def executed(lab: Lab, result: LoopResult) -> ExecutionEntry:
+def execution_of(lab: Lab, result: LoopResult) -> ExecutionEntry:
     """The execution of an iteration."""
     entry = lab.store.executions.get(f"loop:{result.iteration}")
     assert entry is not None
     return entry
 
 
-def rolled_back(lab: Lab, execution: str) -> None:
+def roll_back(lab: Lab, execution: str) -> None:
     """Request the rollback of an execution."""
     request = CallRequest(kind="rollback", action=ACTION, undoes=execution, actor=person("ann"))
     lab.launcher.call(request, None)
 
 
-def called(lab: Lab, **fields: Any) -> ActionResult:
+def call_action(lab: Lab, **fields: Any) -> ActionResult:
     """The result of the action when a client asks for it."""
     return call_result(lab, **{"action": ACTION, **fields})
 
 
 def verdict_of(lab: Lab, result: LoopResult) -> EffectName | None:
     """The verdict on the execution of an iteration, if there is one yet."""
-    verification = executed(lab, result).verification
+    verification = execution_of(lab, result).verification
     assert verification is not None
     return verification.verdict
 
@@ -138,14 +138,14 @@ def test_an_action_is_verified_after_the_iteration_which_does_not_wait() -> None
     action = Patient(True)
     lab = action.lab()
     result = lab.run()
-    entry = executed(lab, result)
+    entry = execution_of(lab, result)
 
     assert entry.state == "succeeded"
     assert entry.verification is not None
     assert (entry.verification.verdict, action.looks) == (None, [])
 
     check(lab)
-    entry = executed(lab, result)
+    entry = execution_of(lab, result)
     assert entry.verification is not None
     assert entry.verification.verdict == "effective"
     assert entry.verification.checks == 1
@@ -168,12 +168,12 @@ def test_an_effect_that_another_action_may_have_had_is_not_credited(
     lab = action.lab(Recorder().action("other", **other))
     result = lab.run()
     check(lab)
-    assert called(lab, action="p:other", params={"host": "a"}).success
+    assert call_action(lab, action="p:other", params={"host": "a"}).success
     check(lab)
 
     assert verdict_of(lab, result) == verdict
     if verdict == "cannot tell":
-        verification = executed(lab, result).verification
+        verification = execution_of(lab, result).verification
         assert verification is not None
         assert verification.evidence is not None
         assert verification.evidence.startswith("it is well, but call:")
@@ -182,7 +182,7 @@ def test_an_effect_that_another_action_may_have_had_is_not_credited(
 def test_an_earlier_action_on_the_target_does_not_blur_the_verdict() -> None:
     action = Patient(True, decisions=({"host": "a"},), target="host")
     lab = action.lab(Recorder().action("other", target="host"))
-    assert called(lab, action="p:other", params={"host": "a"}).success
+    assert call_action(lab, action="p:other", params={"host": "a"}).success
     lab.client.zincrby(
         "boyd:{test}:touched:a", -1, lab.client.zrange("boyd:{test}:touched:a", 0, 0)[0]
     )
@@ -196,7 +196,7 @@ def test_an_action_without_verification_has_none() -> None:
     lab = Lab(Agent("test", plugins=[plugin(chooses(choice()), Recorder().action())]))
     result = lab.run()
 
-    assert executed(lab, result).verification is None
+    assert execution_of(lab, result).verification is None
     assert lab.client.keys("*verify*") == []
 
 
@@ -208,7 +208,7 @@ def test_checks_go_on_until_one_is_final() -> None:
     assert verdict_of(lab, result) is None
 
     check(lab)
-    verification = executed(lab, result).verification
+    verification = execution_of(lab, result).verification
     assert verification is not None
     assert (verification.verdict, verification.checks) == ("effective", 4)
 
@@ -230,9 +230,9 @@ def test_the_last_check_within_the_time_decides(
     lab = Patient(last).lab()
     result = lab.run()
     check(lab)
-    run_out(lab, executed(lab, result).id)
+    run_out(lab, execution_of(lab, result).id)
 
-    verification = executed(lab, result).verification
+    verification = execution_of(lab, result).verification
     assert verification is not None
     assert verification.verdict == verdict
     assert (evidence or "") in (verification.evidence or "")
@@ -409,7 +409,7 @@ def test_an_action_without_effect_may_be_repeated_when_its_symptom_comes_back() 
 
 
 def test_anomalies_of_others_do_not_change_the_situation_of_a_plugin() -> None:
-    def found(*types: str) -> SituationAssessment:
+    def assess_types(*types: str) -> SituationAssessment:
         return SituationAssessment(
             source="p:o",
             findings=[],
@@ -419,15 +419,15 @@ def test_anomalies_of_others_do_not_change_the_situation_of_a_plugin() -> None:
             ],
         )
 
-    noise = found("load").patched({"source": "host:o"})
-    quiet = Situation(assessments=[found("down")])
-    loud = Situation(assessments=[found("down"), noise])
+    noise = assess_types("load").patched({"source": "host:o"})
+    quiet = Situation(assessments=[assess_types("down")])
+    loud = Situation(assessments=[assess_types("down"), noise])
 
     def class_of(situation: Situation) -> str:
         return SituationClass.of(situation, "p", CallScope.of(None, {}, [])).key
 
     assert class_of(quiet) == class_of(loud)
-    assert class_of(quiet) != class_of(Situation(assessments=[found()]))
+    assert class_of(quiet) != class_of(Situation(assessments=[assess_types()]))
 
 
 def test_an_action_without_effect_may_be_repeated_when_its_budget_has_a_new_window() -> None:
@@ -476,11 +476,11 @@ def test_a_person_may_repeat_what_is_held() -> None:
     lab = action.lab()
     lab.run()
     check(lab)
-    refused = called(lab)
+    refused = call_action(lab)
     assert refused.prevented == "held"
     assert refused.error == "p:do is not repeated: loop:1 had no effect"
 
-    waits = called(lab, requires_approval=True)
+    waits = call_action(lab, requires_approval=True)
     assert waits.waits_for is not None
     lab.resolver.answer(waits.waits_for, "approved", person("jane"))
     lab.deliver()
@@ -493,11 +493,11 @@ def test_harm_is_rolled_back_once_and_the_action_not_repeated() -> None:
     first = lab.run()
     check(lab)
 
-    verification = executed(lab, first).verification
+    verification = execution_of(lab, first).verification
     assert verification is not None
     assert verification.compensation is not None
     assert (verification.verdict, verification.compensation.state) == ("worse", "rolled back")
-    undo = lab.store.executions.get(f"rollback:{executed(lab, first).id}")
+    undo = lab.store.executions.get(f"rollback:{execution_of(lab, first).id}")
     assert undo is not None
     assert (undo.state, undo.by) == ("succeeded", "agent:test")
     assert len(action.undone) == 1
@@ -522,7 +522,7 @@ def test_harm_that_cannot_be_rolled_back_suspends_the_action(
     first = lab.run()
     check(lab)
 
-    verification = executed(lab, first).verification
+    verification = execution_of(lab, first).verification
     assert verification is not None
     assert verification.compensation is not None
     assert (verification.compensation.state, verification.compensation.detail) == ("none", reason)
@@ -558,7 +558,7 @@ def test_a_rollback_that_needs_a_person_is_asked_for() -> None:
     assert item.decision.rationale == f"approval:{proposed} made it worse"
     assert [hold.kind for hold in action.suspended] == ["suspended"]
     with pytest.raises(RollbackRefused, match=f"waits for approval {item.id[:8]} already"):
-        rolled_back(lab, f"approval:{proposed}")
+        roll_back(lab, f"approval:{proposed}")
     lab.resolver.answer(item.id, "approved", person("jane"))
     lab.deliver()
     assert len(action.undone) == 1
@@ -567,16 +567,16 @@ def test_a_rollback_that_needs_a_person_is_asked_for() -> None:
 def test_a_compensated_execution_cannot_be_rolled_back() -> None:
     action = Patient("worse")
     lab = action.lab(rollback=True)
-    execution = executed(lab, lab.run()).id
+    execution = execution_of(lab, lab.run()).id
     # As while the worker that compensates it has judged but not acted yet.
     lab.client.hset(f"boyd:{{test}}:execution:{execution}", "verdict", "worse")
     with pytest.raises(RollbackRefused, match="Boyd is compensating it already"):
-        rolled_back(lab, execution)
+        roll_back(lab, execution)
     lab.client.hset(f"boyd:{{test}}:execution:{execution}", "verdict", "open")
     check(lab)
 
     with pytest.raises(RollbackRefused, match="has been rolled back already"):
-        rolled_back(lab, execution)
+        roll_back(lab, execution)
     assert len(action.undone) == 1
 
 
@@ -628,7 +628,7 @@ def test_an_outcome_that_was_lost_is_verified_too() -> None:
     lab = action.lab()
     result = lab.run()
     over.set()
-    assert executed(lab, result).state == "unknown"
+    assert execution_of(lab, result).state == "unknown"
 
     check(lab)
     assert verdict_of(lab, result) == "effective"
@@ -646,7 +646,7 @@ def test_the_effect_of_a_call_that_failed_is_verified() -> None:
     result = lab.run()
     check(lab)
 
-    assert executed(lab, result).state == "failed"
+    assert execution_of(lab, result).state == "failed"
     assert verdict_of(lab, result) == "effective"
     assert lab.store.holds.all() == []
 
@@ -672,7 +672,7 @@ def test_a_call_that_failed_is_not_repeated_for_the_same_symptom(verdict: Any) -
     for _ in range(5):
         result = lab.run()
         if not result.decision.is_no_op:  # type: ignore[union-attr]
-            run_out(lab, executed(lab, result).id)
+            run_out(lab, execution_of(lab, result).id)
         check(lab)
 
     assert len(action.recorder.calls) == 1
@@ -753,7 +753,7 @@ def test_an_approval_says_what_was_done_to_its_target_before() -> None:
     check(lab)
     texts = []
     for host in "ab":
-        result = called(lab, params={"host": host}, requires_approval=True)
+        result = call_action(lab, params={"host": host}, requires_approval=True)
         item = lab.store.approvals.get(result.waits_for or "")
         assert item is not None
         texts.append(item.done_before)
@@ -762,9 +762,9 @@ def test_an_approval_says_what_was_done_to_its_target_before() -> None:
     assert texts == [f"{undo}; {done}", ""]
 
 
-def approved(lab: Lab) -> None:
+def approve_held(lab: Lab) -> None:
     """Have a person approve the action although it is held."""
-    waits = called(lab, requires_approval=True).waits_for
+    waits = call_action(lab, requires_approval=True).waits_for
     assert waits is not None
     lab.resolver.answer(waits, "approved", person("jane"))
     lab.deliver()
@@ -775,7 +775,7 @@ def test_a_suspension_stays_when_an_approved_repetition_helps() -> None:
     lab = action.lab()
     lab.run()
     check(lab)
-    approved(lab)
+    approve_held(lab)
     check(lab)
 
     assert len(action.recorder.calls) == 2
@@ -789,7 +789,7 @@ def test_an_effect_ends_the_hold_of_an_earlier_execution_that_had_none() -> None
     check(lab)
     assert [hold.kind for hold in lab.store.holds.all()] == ["no effect"]
 
-    approved(lab)
+    approve_held(lab)
     check(lab)
     assert lab.store.holds.all() == []
 
@@ -801,7 +801,7 @@ def test_an_action_whose_effect_is_unclear_twice_in_a_row_is_held() -> None:
     for _ in range(4):
         result = lab.run()
         if result.action_results:
-            run_out(lab, executed(lab, result).id)
+            run_out(lab, execution_of(lab, result).id)
 
     assert len(action.recorder.calls) == 2
     [hold] = lab.store.holds.all()
@@ -814,7 +814,7 @@ def test_a_verdict_between_two_unclear_ones_resets_their_count() -> None:
     lab = action.lab()
     for _ in range(3):
         result = lab.run()
-        run_out(lab, executed(lab, result).id)
+        run_out(lab, execution_of(lab, result).id)
 
     assert len(action.recorder.calls) == 3
     assert lab.store.holds.all() == []
@@ -824,7 +824,7 @@ def test_a_verdict_between_two_unclear_ones_resets_their_count() -> None:
 def test_the_plugin_says_the_verdict_if_every_check_raised(raises: Any) -> None:
     action = Patient(OSError("connection refused"), checks=EffectChecks(raises=raises))
     lab = action.lab()
-    entry = executed(lab, lab.run())
+    entry = execution_of(lab, lab.run())
     check(lab)
     run_out(lab, entry.id)
 
@@ -837,7 +837,7 @@ def test_the_plugin_says_the_verdict_if_every_check_raised(raises: Any) -> None:
 def test_a_check_that_answered_once_cannot_tell_after_later_ones_raised() -> None:
     action = Patient(False, OSError("connection refused"), checks=EffectChecks(raises="no effect"))
     lab = action.lab()
-    entry = executed(lab, lab.run())
+    entry = execution_of(lab, lab.run())
     check(lab)
     run_out(lab, entry.id)
 
@@ -852,7 +852,7 @@ def test_harm_stands_if_no_later_check_can_tell(later: tuple[Any, ...], verdict:
     harm = EffectVerdict(verdict="worse", evidence="5 of 9 requests fail", final=False)
     action = Patient(harm, *later)
     lab = action.lab(rollback=True)
-    entry = executed(lab, lab.run())
+    entry = execution_of(lab, lab.run())
     check(lab, 2)
     run_out(lab, entry.id)
 
@@ -868,7 +868,7 @@ def verdict_on(lab: Lab, entry: ExecutionEntry) -> EffectName | None:
 def test_an_effect_has_to_be_sustained() -> None:
     action = Patient(True, False, True, checks=EffectChecks(sustained=30))
     lab = action.lab()
-    entry = executed(lab, lab.run())
+    entry = execution_of(lab, lab.run())
     check(lab)
     assert verdict_on(lab, entry) is None  # well for the first time
     check(lab)  # it is not well
@@ -884,7 +884,7 @@ def test_an_effect_has_to_be_sustained() -> None:
 def test_it_may_be_well_for_long_enough_after_its_time() -> None:
     action = Patient(True, checks=EffectChecks(sustained=30))
     lab = action.lab()
-    entry = executed(lab, lab.run())
+    entry = execution_of(lab, lab.run())
     run_out(lab, entry.id)
     assert verdict_on(lab, entry) is None
 
@@ -904,7 +904,7 @@ def compensation(lab: Lab, entry: ExecutionEntry) -> tuple[str, bool | None]:
 def test_a_rollback_is_checked_like_an_action() -> None:
     action = Patient("worse", "worse", False)
     lab = action.lab(rollback=True)
-    entry = executed(lab, lab.run())
+    entry = execution_of(lab, lab.run())
     check(lab)
     assert compensation(lab, entry) == ("rolled back", None)
     check(lab)
@@ -927,7 +927,7 @@ def test_a_rollback_after_a_second_harm_is_checked_too(
     check(lab, 2)
     lab.client.delete("boyd:{test}:hold:p:do:")  # its time has passed
     action.verdicts[:] = ["worse", "worse", later]
-    entry = executed(lab, lab.run())
+    entry = execution_of(lab, lab.run())
     check(lab)
     assert [hold.kind for hold in action.suspended] == ["suspended"]
     assert compensation(lab, entry) == ("rolled back", None)
@@ -944,7 +944,7 @@ def test_a_rollback_that_restored_nothing_suspends_the_action() -> None:
     verdict = EffectVerdict(verdict="worse", evidence="9 of 10 requests fail")
     action = Patient(verdict)
     lab = action.lab(rollback=True)
-    entry = executed(lab, lab.run())
+    entry = execution_of(lab, lab.run())
     check(lab)
     lab.client.hset(f"boyd:{{test}}:verify:{entry.id}", "restoredBy", 1)
     check(lab)
@@ -966,7 +966,7 @@ def test_plugins_learn_each_verdict_once_it_is_decided() -> None:
     recorder = Recorder()
     own = recorder.action(verify=lambda params, result: "effective")
     lab = Lab(Agent("test", plugins=[plugin(chooses(choice()), own, on_verdict=learn)]))
-    entry = executed(lab, lab.run())
+    entry = execution_of(lab, lab.run())
     assert verdicts == []
     check(lab)
 
@@ -979,7 +979,7 @@ def test_a_hook_that_fails_to_learn_a_verdict_delays_nothing() -> None:
 
     own = Recorder().action(verify=lambda params, result: "effective")
     lab = Lab(Agent("test", plugins=[plugin(chooses(choice()), own, on_verdict=learn)]))
-    entry = executed(lab, lab.run())
+    entry = execution_of(lab, lab.run())
     check(lab)
 
     after = lab.store.executions.get(entry.id)

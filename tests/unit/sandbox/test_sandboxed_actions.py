@@ -40,7 +40,7 @@ class Host:
         return answer
 
 
-def answered(output: Any = "done", **fields: Any) -> ConfinedAnswer:
+def sandbox_answer(output: Any = "done", **fields: Any) -> ConfinedAnswer:
     """An answer from a sandbox."""
     result = ActionResult(action="p:do", success=True, duration=0.0, output=output)
     return ConfinedAnswer(result.to_json(), **fields)
@@ -63,7 +63,7 @@ def lab_on(host: Host, *more: Any, hooks: dict[str, Any] | None = None, **settin
 
 
 def test_an_action_with_a_sandbox_is_called_in_it() -> None:
-    host = Host(answered({"freed": 3}))
+    host = Host(sandbox_answer({"freed": 3}))
     result = call_result(lab_on(host), params={"size": 1})
 
     assert (result.success, result.output, result.violation) == (True, {"freed": 3}, None)
@@ -82,14 +82,14 @@ def test_an_action_whose_sandbox_cannot_be_enforced_does_not_run_and_says_why() 
 
 
 def test_without_the_means_to_make_sandboxes_it_does_not_run() -> None:
-    lab = lab_on(Host(answered()))
+    lab = lab_on(Host(sandbox_answer()))
     lab.engine.confiner = None
 
     assert call_result(lab).prevented == "unsandboxed"
 
 
 def test_dry_run_and_rollback_are_called_in_it_too() -> None:
-    host = Host(answered())
+    host = Host(sandbox_answer())
     lab = lab_on(host, dry_run=lambda: "would", rollback=lambda: "undone")
     execution = lab.launcher.call(
         CallRequest(kind="execute", action="p:do", actor=person("ann")), None
@@ -105,7 +105,7 @@ def test_dry_run_and_rollback_are_called_in_it_too() -> None:
 
 def test_a_verification_is_called_in_it_too() -> None:
     verdict_text = '{"verdict": "worse", "evidence": "more errors", "ends": true}'
-    host = Host(answered(), ConfinedAnswer(verdict_text))
+    host = Host(sandbox_answer(), ConfinedAnswer(verdict_text))
     lab = lab_on(host, verify=lambda: None)
     result = call_result(lab)
     [name] = [job for job in lab.client.zrange("boyd:{test}:due", 0, -1) if "verify:" in job]
@@ -162,7 +162,7 @@ def test_a_sandboxed_action_cannot_return_fields_that_boyd_sets() -> None:
 
 def test_repeated_violations_suspend_the_action_on_all_targets() -> None:
     holds: list[Hold] = []
-    host = Host(answered(violation=BLOCKED))
+    host = Host(sandbox_answer(violation=BLOCKED))
     hooks = {"on_suspend": lambda hold: holds.append(hold)}
     lab = lab_on(host, chooses(choice(params={"name": "c"})), hooks=hooks, target="name")
     first = call_result(lab, params={"name": "a"})
@@ -186,7 +186,7 @@ def test_repeated_violations_suspend_the_action_on_all_targets() -> None:
 
 
 def test_lifting_a_suspension_for_violations_resets_their_count() -> None:
-    lab = lab_on(Host(answered(violation=BLOCKED)))
+    lab = lab_on(Host(sandbox_answer(violation=BLOCKED)))
     for _ in range(2):
         call_result(lab)
     assert lab.store.holds.lift("p:do", "", person("ann")) == "lifted"
@@ -196,7 +196,7 @@ def test_lifting_a_suspension_for_violations_resets_their_count() -> None:
 
 
 def test_a_suspension_and_each_violation_are_in_the_audit_trail() -> None:
-    lab = lab_on(Host(answered(violation=BLOCKED)))
+    lab = lab_on(Host(sandbox_answer(violation=BLOCKED)))
     for _ in range(2):
         call_result(lab)
     lab.store.audit_trail.seal()

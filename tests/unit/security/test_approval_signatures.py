@@ -109,16 +109,16 @@ def test_a_signed_approval_is_executed() -> None:
     assert guarded.executed() == [{"size": 1}]
 
 
-def forged_vote(guarded: Guarded) -> None:
+def forge_vote(guarded: Guarded) -> None:
     guarded.lab.client.hdel(f"boyd:{{test}}:approval:{guarded.id}", "vote:ann")
     guarded.vote("boss", person=True, groups=["ops"])
 
 
-def stripped_signature(guarded: Guarded) -> None:
+def strip_signature(guarded: Guarded) -> None:
     guarded.vote("ann", signature=None)
 
 
-def raised_groups(guarded: Guarded) -> None:
+def raise_groups(guarded: Guarded) -> None:
     guarded.vote("ann", groups=["ops", "root"])
 
 
@@ -135,9 +135,9 @@ def other_principal(guarded: Guarded) -> None:
 @pytest.mark.parametrize(
     "attack",
     [
-        forged_vote,
-        stripped_signature,
-        raised_groups,
+        forge_vote,
+        strip_signature,
+        raise_groups,
         other_nonce,
         other_principal,
     ],

@@ -52,7 +52,7 @@ class Caller(Plugin):
         self.sent.append(ctx.identity_token("https://cmdb.example.com"))
 
 
-def called(pem: str | None = PEM) -> tuple[Lab, Caller]:
+def call_for_ann(pem: str | None = PEM) -> tuple[Lab, Caller]:
     """A lab whose action was called for ann."""
     caller = Caller()
     lab = Lab(Agent("shop", plugins=[caller]))
@@ -66,7 +66,7 @@ def called(pem: str | None = PEM) -> tuple[Lab, Caller]:
 
 
 def test_a_token_names_the_agent_the_requester_and_the_execution() -> None:
-    lab, caller = called()
+    lab, caller = call_for_ann()
     [entry] = lab.store.executions.page(10).executions
     claims = read(caller.sent[0])
 
@@ -95,7 +95,7 @@ def test_an_agent_that_acts_for_itself_is_the_subject() -> None:
 
 
 def test_an_agent_without_the_right_to_act_gets_no_token() -> None:
-    lab, _ = called()
+    lab, _ = call_for_ann()
     context = lab.engine.context("caller")
     assert context.identity_token("vault")
     lab.client.hset("boyd:{*}:frozen", "revoked:shop", "1 stolen")
@@ -112,7 +112,7 @@ def test_a_token_of_another_key_is_not_believed() -> None:
 
 
 def test_without_a_key_there_are_no_tokens() -> None:
-    lab, caller = called(None)
+    lab, caller = call_for_ann(None)
     [entry] = lab.store.executions.page(10).executions
 
     assert caller.sent == []

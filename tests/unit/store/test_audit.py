@@ -40,7 +40,7 @@ def entries(chain: Audit) -> list[AuditEntry]:
     return list(chain.entries())
 
 
-def filled(chain: Audit, count: int) -> Audit:
+def fill_chain(chain: Audit, count: int) -> Audit:
     for number in range(1, count + 1):
         chain.append("test", ANN, number=number)
     chain.seal()
@@ -75,14 +75,14 @@ def test_an_entry_tells_who_what_when_and_from_where(whole: Store) -> None:
 
 
 def test_each_entry_carries_the_hash_of_the_one_before_it(whole: Store) -> None:
-    first, second, third = entries(filled(whole.audit_trail, 3))
+    first, second, third = entries(fill_chain(whole.audit_trail, 3))
 
     assert (second.prev, third.prev) == (first.hash, second.hash)
     assert whole.audit_trail.head() == AuditHead(seq=3, hash=third.hash)
 
 
 def test_nothing_is_open_after_sealing_and_sealing_again_does_nothing(whole: Store) -> None:
-    filled(whole.audit_trail, 3)
+    fill_chain(whole.audit_trail, 3)
 
     assert whole.audit_trail.seal() == 0
     assert whole.audit_trail.verify().waiting == 0
@@ -94,11 +94,11 @@ def test_sealing_all_chains_with_nothing_to_do_is_one_round_trip(
     trips = []
     pipeline = whole.client.pipeline
 
-    def counted(*args: Any, **options: Any) -> Any:
+    def count_pipeline(*args: Any, **options: Any) -> Any:
         trips.append(args)
         return pipeline(*args, **options)
 
-    monkeypatch.setattr(whole.client, "pipeline", counted)
+    monkeypatch.setattr(whole.client, "pipeline", count_pipeline)
 
     assert whole.seal(["a", "b", "c"]) == 0
     assert len(trips) == 1
@@ -125,7 +125,7 @@ def test_equal_entries_of_two_chains_have_different_hashes(whole: Store) -> None
 
 
 def test_a_page_is_newest_first_and_leads_to_the_next(whole: Store) -> None:
-    chain = filled(whole.audit_trail, 5)
+    chain = fill_chain(whole.audit_trail, 5)
     first = chain.page(2)
     second = chain.page(2, first.next_cursor)
     third = chain.page(2, second.next_cursor)
@@ -135,7 +135,7 @@ def test_a_page_is_newest_first_and_leads_to_the_next(whole: Store) -> None:
 
 
 def test_a_page_that_holds_everything_leads_nowhere(whole: Store) -> None:
-    assert filled(whole.audit_trail, 2).page(2).next_cursor is None
+    assert fill_chain(whole.audit_trail, 2).page(2).next_cursor is None
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "-1", "1-0", "²", "9" * 40])
@@ -144,7 +144,7 @@ def test_an_invalid_cursor_is_refused(whole: Store, cursor: str) -> None:
         whole.audit_trail.page(10, cursor)
 
 
-def executed(chain: Audit) -> Audit:
+def execute_on_hosts(chain: Audit) -> Audit:
     """A trail of executions on two hosts, among other things."""
     bob = Actor(principal="bob")
     for host, action, by in (("a", "p:do", ANN), ("b", "p:do", bob), ("b", "p:tidy", bob)):
@@ -173,14 +173,14 @@ def executed(chain: Audit) -> Audit:
 def test_a_page_and_an_export_hold_the_entries_that_fit(
     whole: Store, expected: dict[str, str], seqs: list[int]
 ) -> None:
-    chain, filters = executed(whole.audit_trail), AuditFilter(**expected)
+    chain, filters = execute_on_hosts(whole.audit_trail), AuditFilter(**expected)
 
     assert [entry.seq for entry in chain.page(filters=filters).entries] == seqs
     assert [json.loads(line)["seq"] for line in chain.export(filters=filters)] == seqs[::-1]
 
 
 def test_a_page_of_those_that_fit_leads_to_the_next(whole: Store) -> None:
-    chain, filters = executed(whole.audit_trail), AuditFilter(kind="action.started")
+    chain, filters = execute_on_hosts(whole.audit_trail), AuditFilter(kind="action.started")
     first = chain.page(2, filters=filters)
     second = chain.page(2, first.next_cursor, filters=filters)
 
@@ -193,7 +193,7 @@ def test_looking_for_what_is_rare_costs_no_more_than_a_bounded_look(
 ) -> None:
     monkeypatch.setattr("boyd.store.audit_trail.SCANNED", 10)
     monkeypatch.setattr("boyd.store.audit_trail.BATCH", 4)
-    chain, filters = filled(executed(whole.audit_trail), 20), AuditFilter(host="a")
+    chain, filters = fill_chain(execute_on_hosts(whole.audit_trail), 20), AuditFilter(host="a")
     first = chain.page(5, filters=filters)
     second = chain.page(5, first.next_cursor, filters=filters)
     third = chain.page(5, second.next_cursor, filters=filters)
@@ -232,7 +232,7 @@ def test_reading_since_a_time_begins_with_the_first_that_is_not_older(whole: Sto
 
 
 def test_an_export_is_a_line_of_json_for_each_entry_oldest_first(whole: Store) -> None:
-    lines = list(filled(whole.audit_trail, 3).export())
+    lines = list(fill_chain(whole.audit_trail, 3).export())
 
     assert [json.loads(line)["seq"] for line in lines] == [1, 2, 3]
     assert not any("\n" in line for line in lines)
@@ -242,7 +242,7 @@ def test_an_export_is_a_line_of_json_for_each_entry_oldest_first(whole: Store) -
 
 
 def test_without_the_key_a_sealer_leaves_a_keyed_chain_to_those_who_have_it(whole: Store) -> None:
-    filled(whole.audit_trail, 1)
+    fill_chain(whole.audit_trail, 1)
     plain = Store(whole.client).audit_trail
     plain.append("test", ANN)
 
@@ -256,7 +256,7 @@ def test_the_cap_leaves_a_checkpoint_from_which_the_rest_is_verified(whole: Stor
     chain = Store(whole.client, sealing=Sealing("secret", keep=10)).audit_trail
     hashes: dict[int, str] = {}
     for _ in range(4):
-        filled(chain, 8)
+        fill_chain(chain, 8)
         hashes |= {entry.seq: entry.hash for entry in chain.entries()}
     result = chain.verify()
 
@@ -267,7 +267,7 @@ def test_the_cap_leaves_a_checkpoint_from_which_the_rest_is_verified(whole: Stor
 
 
 def test_more_open_entries_than_the_cap_are_all_chained_on_their_way(whole: Store) -> None:
-    chain = filled(Store(whole.client, sealing=Sealing(keep=3)).audit_trail, 20)
+    chain = fill_chain(Store(whole.client, sealing=Sealing(keep=3)).audit_trail, 20)
 
     assert [entry.seq for entry in chain.entries()] == [18, 19, 20]
     assert chain.verify().ok
@@ -300,17 +300,17 @@ def test_the_sealer_that_comes_second_starts_over(
 ) -> None:
     scripts = whole.audit_trail._scripts
     run = scripts.run
-    filled(whole.audit_trail, 1)
+    fill_chain(whole.audit_trail, 1)
     for number in range(3):
         whole.audit_trail.append("test", ANN, number=number)
 
-    def overtaken(name: str, **arguments: Any) -> Any:
+    def overtake(name: str, **arguments: Any) -> Any:
         monkeypatch.setattr(scripts, "run", run)
         assert Store(whole.client, sealing=Sealing("secret")).audit_trail.seal() == 3
         whole.audit_trail.append("late", ANN)
         return run(name, **arguments)
 
-    monkeypatch.setattr(scripts, "run", overtaken)
+    monkeypatch.setattr(scripts, "run", overtake)
 
     assert whole.audit_trail.seal() == 1
     assert [entry.kind for entry in whole.audit_trail.entries()] == ["test"] * 4 + ["late"]
@@ -318,9 +318,9 @@ def test_the_sealer_that_comes_second_starts_over(
 
 
 def test_sealing_goes_on_from_the_end_of_a_chain_that_is_newer_than_its_head(whole: Store) -> None:
-    chain, head = filled(whole.audit_trail, 3), Keys(DEPLOYMENT).audit_head
+    chain, head = fill_chain(whole.audit_trail, 3), Keys(DEPLOYMENT).audit_head
     old = whole.client.hgetall(head)
-    filled(chain, 2)
+    fill_chain(chain, 2)
     whole.client.hset(head, mapping=old)
     chain.append("test", ANN)
 

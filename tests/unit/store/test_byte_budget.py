@@ -97,7 +97,7 @@ def test_a_page_of_large_approvals_ends_early_and_none_is_left_out() -> None:
     assert sorted(past) == sorted(ids[:10])
 
 
-def outlined(lab: Lab, limit: int) -> list[list[int]]:
+def page_numbers(lab: Lab, limit: int) -> list[list[int]]:
     """The numbers of the iterations on each page."""
     pages, before = [], None
     while True:
@@ -139,8 +139,8 @@ def test_outlines_do_not_read_observations() -> None:
     for _ in range(5):
         lab.run()
 
-    assert outlined(lab, 5) == [[5, 4, 3, 2, 1]]
-    assert outlined(lab, 2) == [[5, 4], [3, 2], [1]]
+    assert page_numbers(lab, 5) == [[5, 4, 3, 2, 1]]
+    assert page_numbers(lab, 2) == [[5, 4], [3, 2], [1]]
 
 
 def test_outlines_end_early_when_they_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +148,7 @@ def test_outlines_end_early_when_they_are_large(monkeypatch: pytest.MonkeyPatch)
     for _ in range(5):
         lab.run()
     monkeypatch.setattr(hashes, "BYTE_BUDGET", 600)
-    pages = outlined(lab, 5)
+    pages = page_numbers(lab, 5)
 
     assert len(pages) > 1
     assert [number for page in pages for number in page] == [5, 4, 3, 2, 1]

@@ -25,12 +25,12 @@ class Counting:
         self.read: list[str] = []
         hmget: Any = self.client.hmget
 
-        def counted(key: str, names: Sequence[str]) -> list[str | None]:
+        def count_reads(key: str, names: Sequence[str]) -> list[str | None]:
             self.read += names
             texts: list[str | None] = hmget(key, names)
             return texts
 
-        monkeypatch.setattr(self.client, "hmget", counted)
+        monkeypatch.setattr(self.client, "hmget", count_reads)
 
     def names(self) -> set[str]:
         """The names of the live processes, as read now."""

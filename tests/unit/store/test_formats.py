@@ -16,7 +16,7 @@ from kit import agent, overdue, seen, sees
 KEYS = Keys("test")
 
 
-def stored(lab: Lab, key: str) -> Any:
+def read_hash(lab: Lab, key: str) -> Any:
     """A hash without what sweepers note of themselves."""
     return lab.client.hgetall(key)
 
@@ -41,14 +41,14 @@ def test_an_iteration_of_a_newer_release_is_left_alone(
     lab.launcher.trigger("test")
     lab.deliver(until=lambda: lab.dispatcher.hints[0][0] == phase)
     lab.client.hset(KEYS.iteration, "formatVersion", 2)
-    before = stored(lab, KEYS.iteration)
+    before = read_hash(lab, KEYS.iteration)
     with pytest.raises(NewerFormat, match="iteration has format version 2"):
         lab.deliver()
     overdue(lab, "phase")
     with caplog.at_level(logging.WARNING):
         lab.sweeper.sweep()
 
-    assert stored(lab, KEYS.iteration) == before
+    assert read_hash(lab, KEYS.iteration) == before
     assert "was left alone" in caplog.text
     lab.client.hdel(KEYS.iteration, "formatVersion")
     overdue(lab, "phase")
@@ -62,13 +62,13 @@ def test_a_job_of_a_newer_release_is_left_alone() -> None:
     call, _ = lab.store.calls.submit(CallRequest(kind="execute", action="p:do", actor=TESTER), None)
     name = f"call:{call}"
     lab.client.hset(KEYS.job(name), "formatVersion", 2)
-    before = stored(lab, KEYS.job(name))
+    before = read_hash(lab, KEYS.job(name))
     with pytest.raises(NewerFormat):
         lab.jobs.execute(name, 1)
     overdue(lab, name)
     lab.sweeper.sweep()
 
-    assert stored(lab, KEYS.job(name)) == before
+    assert read_hash(lab, KEYS.job(name)) == before
 
 
 def test_an_agent_that_a_newer_release_keeps_begins_nothing_here() -> None:

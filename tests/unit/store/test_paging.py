@@ -32,7 +32,7 @@ indexes = st.dictionaries(members, scores, max_size=30)
 quickly = settings(max_examples=60, deadline=None)
 
 
-def stored(index: dict[str, float]) -> None:
+def store_index(index: dict[str, float]) -> None:
     """Store an index."""
     CLIENT.delete("index")
     if index:
@@ -50,7 +50,7 @@ def in_order(index: dict[str, float], newest_first: bool) -> list[str]:
 def test_pages_hold_every_entry_once_and_in_order(
     index: dict[str, float], limit: int, newest_first: bool
 ) -> None:
-    stored(index)
+    store_index(index)
     names: list[str] = []
     position: Position = None
     while page := read_page(SCRIPTS, "index", position, limit, newest_first):
@@ -76,7 +76,7 @@ def test_removals_between_pages_neither_hide_nor_repeat_entries(
     leave: list[set[int]],
     last: bool,
 ) -> None:
-    stored(index)
+    store_index(index)
     names: list[str] = []
     left: set[str] = set()
     position: Position = None
@@ -98,7 +98,7 @@ def test_removals_between_pages_neither_hide_nor_repeat_entries(
 def test_additions_between_pages_repeat_no_entries(
     index: dict[str, float], more: dict[str, float], limit: int
 ) -> None:
-    stored(index)
+    store_index(index)
     names: list[str] = []
     position: Position = None
     while page := read_page(SCRIPTS, "index", position, limit):
@@ -137,7 +137,7 @@ def test_a_cursor_that_was_tampered_with_is_refused(positions: str) -> None:
 
 
 def test_a_cursor_that_was_made_up_reads_no_more_than_a_page() -> None:
-    stored({f"m{n}": float(n) for n in range(9)})
+    store_index({f"m{n}": float(n) for n in range(9)})
     made_up: list[Any] = [["zzz", 4.0]]
     text = base64.urlsafe_b64encode(json.dumps(made_up).encode()).decode()
     (position,) = load_cursor(text, 1)

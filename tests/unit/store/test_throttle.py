@@ -142,11 +142,11 @@ class Beating(Process):
         self.beats = self.store.throttle(["a"])
         beat = self.store.fleet.beat
 
-        def counted(info: WorkerInfo) -> list[str]:
+        def count_beat(info: WorkerInfo) -> list[str]:
             self.announced.append(info)
             return beat(info)
 
-        monkeypatch.setattr(self.store.fleet, "beat", counted)
+        monkeypatch.setattr(self.store.fleet, "beat", count_beat)
         for _ in range(3):
             self.beats.beat(info())
         assert self.announced == [info()]

@@ -15,7 +15,7 @@ from fakeredis.commands_mixins import server_mixin
 from fakeredis.model import _stream
 
 from api_kit import Site
-from archive_kit import Archive, listed, sqlite
+from archive_kit import Archive, list_numbers, sqlite
 from boyd.export.archive.access import ArchiveAccess
 from boyd.export.archive.merged_history import MergedHistory
 from boyd.export.archive.merged_work import MergedAudit, MergedWork
@@ -132,7 +132,7 @@ def _run_page(work: MergedWork, limit: int, cursor: str | None) -> tuple[list[st
     return [run.id for run in page.runs], page.next_cursor
 
 
-def _filtered_page(
+def _page_of_source(
     work: MergedWork, limit: int, cursor: str | None
 ) -> tuple[list[str], str | None]:
     page = work.runs(limit, cursor, status="cancelled")
@@ -162,7 +162,7 @@ def _investigation_page(
 
 KINDS = [
     Kind("run", "runs", _runs, _run_page),
-    Kind("run", "runs", _runs, _filtered_page),
+    Kind("run", "runs", _runs, _page_of_source),
     Kind("approval", "approvals:history", _approvals, _approval_page),
     Kind("execution", "executions", _executions, _execution_page),
     Kind("investigation", "investigations", _investigations, _investigation_page),
@@ -277,8 +277,8 @@ def test_iterations_are_in_order_both_ways(lab: Lab, archive: Archive) -> None:
     def check(access: ArchiveAccess) -> None:
         past = MergedHistory(lab.store, access)
         for limit in limits(count):
-            assert listed(past, limit) == newest_first
-            assert listed(past, limit, q="disk") == newest_first
+            assert list_numbers(past, limit) == newest_first
+            assert list_numbers(past, limit, q="disk") == newest_first
         iterations = KeptIterations(lab.store, access, HistoryFilter(), lambda _: True)
         assert [iteration.number for iteration in iterations._kept] == newest_first[::-1]
 

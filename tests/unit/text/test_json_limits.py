@@ -25,21 +25,21 @@ STRUCTURED = "application/cloudevents+json"
 BATCH = "application/cloudevents-batch+json"
 
 
-def repeated(item: str, most: int, size: int = BODY) -> str:
+def repeat_item(item: str, most: int, size: int = BODY) -> str:
     """A list of *item*, with *most* of them or with *size* bytes."""
     return f"[{','.join([item] * min(most, size // (len(item) + 1)))}]"
 
 
-def observed(data: str) -> str:
+def observation_text(data: str) -> str:
     return f'{{"source": "a", "data": {data}}}'
 
 
-def alerted(labels: str) -> str:
+def alert_text(labels: str) -> str:
     alert = f'{{"status": "firing", "labels": {labels}}}'
     return f'{{"version": "4", "alerts": [{alert}]}}'
 
 
-def happened(data: str) -> str:
+def event_text(data: str) -> str:
     return f'{{"specversion": "1.0", "id": "1", "source": "a", "type": "b", {data}}}'
 
 
@@ -53,25 +53,41 @@ SMALL = '{"a":1}'
 
 #: Bodies by their format and type, for a number of values.
 BODIES: dict[str, tuple[str, str, Callable[[int], str]]] = {
-    "numbers": ("json", "", lambda most: observed(f'{{"a": {repeated("1", most)}}}')),
-    "lists": ("json", "", lambda most: observed(f'{{"a": {repeated("[]", most // 3)}}}')),
-    "objects": ("json", "", lambda most: observed(f'{{"a": {repeated(SMALL, most // 3)}}}')),
+    "numbers": ("json", "", lambda most: observation_text(f'{{"a": {repeat_item("1", most)}}}')),
+    "lists": (
+        "json",
+        "",
+        lambda most: observation_text(f'{{"a": {repeat_item("[]", most // 3)}}}'),
+    ),
+    "objects": (
+        "json",
+        "",
+        lambda most: observation_text(f'{{"a": {repeat_item(SMALL, most // 3)}}}'),
+    ),
     "nested": (
         "json",
         "",
-        lambda most: observed(f'{{"a": {repeated("[" * 90 + "]" * 90, most // 181)}}}'),
+        lambda most: observation_text(f'{{"a": {repeat_item("[" * 90 + "]" * 90, most // 181)}}}'),
     ),
-    "names": ("json", "", lambda most: observed(names(most))),
-    "observations": ("json", "", lambda most: repeated(observed('{"a": 1}'), most // 6)),
-    "no observations": ("json", "", lambda most: repeated("1", most)),
+    "names": ("json", "", lambda most: observation_text(names(most))),
+    "observations": ("json", "", lambda most: repeat_item(observation_text('{"a": 1}'), most // 6)),
+    "no observations": ("json", "", lambda most: repeat_item("1", most)),
     "unknown names": ("json", "", names),
-    "one text": ("json", "", lambda most: observed(json.dumps({"a": ",[{" * (BODY // 3)}))),
-    "labels": ("alertmanager", "", lambda most: alerted(names(most, '"v"'))),
-    "wrong labels": ("alertmanager", "", lambda most: alerted(names(most))),
-    "a version": ("alertmanager", "", lambda most: f'{{"version": {repeated("[]", most // 3)}}}'),
-    "data": ("cloudevents", STRUCTURED, lambda most: happened(f'"data": {repeated("1", most)}')),
-    "extensions": ("cloudevents", STRUCTURED, lambda most: happened(names(most)[1:-1])),
-    "a batch": ("cloudevents", BATCH, lambda most: repeated("1", most)),
+    "one text": ("json", "", lambda most: observation_text(json.dumps({"a": ",[{" * (BODY // 3)}))),
+    "labels": ("alertmanager", "", lambda most: alert_text(names(most, '"v"'))),
+    "wrong labels": ("alertmanager", "", lambda most: alert_text(names(most))),
+    "a version": (
+        "alertmanager",
+        "",
+        lambda most: f'{{"version": {repeat_item("[]", most // 3)}}}',
+    ),
+    "data": (
+        "cloudevents",
+        STRUCTURED,
+        lambda most: event_text(f'"data": {repeat_item("1", most)}'),
+    ),
+    "extensions": ("cloudevents", STRUCTURED, lambda most: event_text(names(most)[1:-1])),
+    "a batch": ("cloudevents", BATCH, lambda most: repeat_item("1", most)),
 }
 #: Those whose steps take longest.
 WORST = ("nested", "wrong labels", "unknown names", "one text")
@@ -112,13 +128,13 @@ def test_a_body_with_too_many_values_is_not_parsed(
 
 
 def test_one_observation_has_fewer_values_than_a_request() -> None:
-    many = repeated("1", 2 * MAX_VALUES)
-    listed, alert = f'{{"a": {many}}}', alerted(names(MAX_VALUES, '"v"'))
+    many = repeat_item("1", 2 * MAX_VALUES)
+    listed, alert = f'{{"a": {many}}}', alert_text(names(MAX_VALUES, '"v"'))
     sent = [
-        ("json", "application/json", f"[{observed('{}')}, {observed(listed)}]"),
+        ("json", "application/json", f"[{observation_text('{}')}, {observation_text(listed)}]"),
         ("alertmanager", "application/json", alert),
         ("alertmanager", "application/json", f'{{"version": "4", "alerts": [], "b": {many}}}'),
-        ("cloudevents", STRUCTURED, happened(f'"data": {many}')),
+        ("cloudevents", STRUCTURED, event_text(f'"data": {many}')),
     ]
 
     for format, content_type, body in sent:
@@ -162,7 +178,7 @@ def test_texts_that_never_end_are_counted_in_steps(text: str, unit: float) -> No
 
 
 def test_model_output_with_too_many_values_is_not_parsed() -> None:
-    many = f'{{"a": {repeated("1", MAX_VALUES)}}}'
+    many = f'{{"a": {repeat_item("1", MAX_VALUES)}}}'
     call = f'{{"name": "look", "arguments": {many}}}'
 
     assert parse_arguments(many) is None

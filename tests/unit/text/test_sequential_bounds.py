@@ -34,7 +34,7 @@ def outcomes(rate: Callable[[int], float], seed: int) -> Iterator[tuple[float, b
         yield share, dice.random() < share
 
 
-def granted_at(rate: Callable[[int], float], at_least: float, seed: int) -> float | None:
+def share_at_grant(rate: Callable[[int], float], at_least: float, seed: int) -> float | None:
     """The true share when it is first justified that the action runs alone, if it ever is."""
     earned, test = rule(at_least), DropTest(at_least)
     record = TrackRecord(action="p:do", situation="s", label="")
@@ -77,7 +77,7 @@ def histories(at_least: float) -> Iterator[tuple[Callable[[int], float], int]]:
 
 @pytest.mark.parametrize("at_least", [0.8, pytest.param(0.9, marks=pytest.mark.long), 0.95])
 def test_few_of_200_histories_are_granted_wrongly(at_least: float) -> None:
-    grants = [granted_at(rate, at_least, seed) for rate, seed in histories(at_least)]
+    grants = [share_at_grant(rate, at_least, seed) for rate, seed in histories(at_least)]
     wrong = [share for share in grants if share is not None and share < at_least]
 
     assert len(grants) == 200
@@ -88,7 +88,7 @@ def test_few_of_200_histories_are_granted_wrongly(at_least: float) -> None:
 
 @pytest.mark.long
 def test_at_the_least_share_itself_the_error_is_as_stated() -> None:
-    grants = [granted_at(steady(0.9 - 1e-9), 0.9, seed) for seed in range(400)]
+    grants = [share_at_grant(steady(0.9 - 1e-9), 0.9, seed) for seed in range(400)]
 
     assert sum(share is not None for share in grants) / 400 <= 0.05
 
