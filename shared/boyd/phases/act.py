@@ -70,7 +70,7 @@ class Ledger(Protocol):
         """Claim an execution atomically."""
 
     def forgo(self, execution_id: str, fence: Fence) -> Claim:
-        """Give up an execution of an iteration for good; the claim tells of an earlier attempt."""
+        """Give up an execution; the claim tells of an earlier attempt."""
 
     def shorten(self, result: ActionResult, principal: str) -> ActionResult:
         """The result as far as the storage budget of *principal* has room for it."""
@@ -250,6 +250,16 @@ class _Attempt:
         request = self.request
         if request.retry and (earlier := self._earlier_outcome()):
             return earlier
+        result = self._attempt()
+        if not result.prevented or request.fence is None:
+            return result
+        # It may have begun before Redis lost its claim, or before its worker was lost.
+        claim = self.ledger.forgo(request.execution_id, request.fence)
+        is_unknown = claim.outcome is ClaimOutcome.UNKNOWN
+        return claim.result or (self._refusal(claim, "") if is_unknown else result)
+
+    def _attempt(self) -> ActionResult:
+        request = self.request
         if request.undoes and (outcome := self._find_execution_to_undo(request.undoes)):
             return outcome
         refusal = self._apply_rights() or self._refuse_secrets(request.decision.params)
@@ -346,7 +356,7 @@ class _Attempt:
     def _forgo(self) -> ActionResult:
         """Give up an action that must not be executed any more."""
         request = self.request
-        assert request.fence is not None, "only executions of an iteration are forgone"
+        assert request.fence is not None, "only an iteration forgoes its execution"
         claim = self.ledger.forgo(request.execution_id, request.fence)
         return claim.result or self._refusal(claim, request.obstacle)
 

@@ -167,7 +167,7 @@ class LeasedLedger:
         return claim
 
     def forgo(self, execution_id: str, fence: Fence) -> Claim:
-        """Give up an execution of an iteration for good."""
+        """Give up an execution; the claim tells of an earlier attempt."""
         return persistently(lambda: self._ledger.forgo(execution_id, fence))
 
     def shorten(self, result: ActionResult, principal: str) -> ActionResult:

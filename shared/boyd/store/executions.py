@@ -238,16 +238,18 @@ class ActionLedger:
         return reply
 
     def forgo(self, execution_id: str, fence: Fence) -> Claim:
-        """Give up an execution of an iteration for good; the claim tells of an earlier attempt.
+        """Give up an execution that must not begin now; the claim tells of an earlier attempt.
 
         Raises:
-            Stale: the phase of *fence* was taken away.
+            StillRunning: another live worker executes it.
+            Stale: the phase or job of *fence* was taken away.
         """
         reply = self._scripts.run(
             "forgo_execution",
             execution=self._keys.execution(execution_id),
-            n=fence.origin,
-            epoch=fence.token,
+            origin=self._origin(fence),
+            n=fence.origin if isinstance(fence.origin, int) else "",
+            attempt=fence.token,
             entered=fence.entered,
         )
         if reply[0] == "over":

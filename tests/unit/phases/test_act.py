@@ -415,6 +415,29 @@ def test_a_restart_of_redis_leaves_no_doubt_unsaid() -> None:
     assert "Redis restarted and may have forgotten" in (result.error or "")
 
 
+@pytest.mark.parametrize("refusal", ["veto", "freeze"])
+def test_what_is_refused_after_a_restart_of_redis_may_have_been_done_before(refusal: str) -> None:
+    recorder = Recorder()
+
+    def veto() -> None:
+        if refusal == "veto":
+            raise Veto("not now")
+
+    own = plugin(chooses(choice()), recorder.action(), on_before_act=veto)
+    lab = Lab(Agent("test", plugins=[own]))
+    lab.launcher.trigger("test")
+    lab.deliver(until=lambda: lab.dispatcher.hints[0][0] == "act")
+    lab.client.hset("boyd:{test}:iteration", "server", "the one before")
+    if refusal == "freeze":
+        lab.whole.freezes.freeze("incident")
+    lab.deliver()
+    result = result_of(lab.store.history.results()[0])
+
+    assert recorder.calls == []
+    assert result.unknown
+    assert "Redis restarted and may have forgotten" in (result.error or "")
+
+
 def test_one_decision_is_proposed_once_whatever_became_of_the_approval() -> None:
     recorder = Recorder()
     lab = lab_for(recorder.action(autonomy=Autonomy(mode="human-only")))

@@ -102,7 +102,7 @@ LIBRARY = {
     "tags in prompts that no result can forge": 10,
     "findings that carry since when they have lasted": 11,
     "a worker that enters the next phase as it leaves the last": 165,
-    "actions that a worker lacks, which are left to others": 69,
+    "actions that a worker lacks, which are left to others": 78,
     "replay: lines of a bounded length, and chance that only others use": 40,
     "replay: what code of the agent beside its plugins keeps": 32,
     "replay: constants of observers in tables, classes and helpers": 39,
@@ -110,6 +110,8 @@ LIBRARY = {
     "harm that stands if no later check can tell": 13,
     "answers of plugins without end, slips that errors name, times that no clock can add": 73,
     "an archive whose file or tables are replaced while it runs, damaged records": 31,
+    "an archive that continues where its database was lost, and counts what it has copied": 28,
+    "actions that are refused after Redis may have forgotten that they were executed": 26,
     "URLs that are checked without an HTTP client": 8,
 }
 #: The most modules in all packages; a feature that needs more adds a line that names it.
