@@ -157,7 +157,7 @@ def test_a_client_hears_of_a_procedure_whose_worker_was_lost_as_it_began(
 
 def test_a_verification_that_is_given_up_is_known_from_its_verdict() -> None:
     losses = [Fault("crash before", "look", number, 0.3) for number in (1, 2, 3)]
-    outcome = run(SCENARIOS["effect"], 0, losses)
+    outcome = run(SCENARIOS["effect"], 1, losses)
 
     assert outcome.violations == ()
     assert sum("***" in line for line in outcome.timeline) == len(losses)

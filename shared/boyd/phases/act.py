@@ -251,7 +251,8 @@ class _Attempt:
         if request.retry and (earlier := self._earlier_outcome()):
             return earlier
         result = self._attempt()
-        if not result.prevented or request.fence is None:
+        # A call that was cancelled is this worker's no longer.
+        if result.prevented in (None, "cancelled") or request.fence is None:
             return result
         # It may have begun before Redis lost its claim, or before its worker was lost.
         claim = self.ledger.forgo(request.execution_id, request.fence)

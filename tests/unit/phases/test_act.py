@@ -416,7 +416,7 @@ def test_a_restart_of_redis_leaves_no_doubt_unsaid() -> None:
 
 
 @pytest.mark.parametrize("refusal", ["veto", "freeze"])
-def test_what_is_refused_after_a_restart_of_redis_may_have_been_done_before(refusal: str) -> None:
+def test_a_refusal_after_a_restart_of_redis_hides_no_earlier_execution(refusal: str) -> None:
     recorder = Recorder()
 
     def veto() -> None:

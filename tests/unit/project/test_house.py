@@ -59,8 +59,9 @@ KERNEL = {
     "defaults that are approved as they are shown": 26,
     "jobs that workers only hand over to each other": 34,
     "a worker that enters the next phase as it leaves the last": 120,
-    "actions that a worker lacks, which are left to others": 67,
+    "actions that a worker lacks, which are left to others": 76,
     "harm that stands if no later check can tell": 9,
+    "actions that are refused after Redis may have forgotten that they were executed": 13,
     "answers of plugins without end, and slips that errors name": 48,
 }
 LIBRARY = {
@@ -111,7 +112,7 @@ LIBRARY = {
     "answers of plugins without end, slips that errors name, times that no clock can add": 73,
     "an archive whose file or tables are replaced while it runs, damaged records": 31,
     "an archive that continues where its database was lost, and counts what it has copied": 28,
-    "actions that are refused after Redis may have forgotten that they were executed": 26,
+    "actions that are refused after Redis may have forgotten that they were executed": 27,
     "URLs that are checked without an HTTP client": 8,
 }
 #: The most modules in all packages; a feature that needs more adds a line that names it.
