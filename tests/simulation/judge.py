@@ -393,6 +393,8 @@ class Judge:
         if host in self._harmed:
             # A repetition after harm may be refused, and leaves what was done and undone before.
             counts |= {"worse": (1, 1)} | dict.fromkeys(("failed", "pending"), (1, 1))
+        if any(about == name and a.value == "cannot tell" for about, a in self._answers["verdict"]):
+            counts["not effective"] = (1, 0)  # its verification was given up
         times = (len(ends) - len(undone), len(undone))
         if state not in counts and not self._struck:
             yield f"{name} is {state} at the end, although no process failed"

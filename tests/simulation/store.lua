@@ -145,7 +145,7 @@ local function limited(members, args, options)
     return members
   end
   local skip, count = tonumber(args[at]), tonumber(args[at + 1])
-  return slice(members, skip, count < 0 and -1 or skip + count - 1)
+  return count == 0 and {} or slice(members, skip, count < 0 and -1 or skip + count - 1)
 end
 local function range(key, args, back)
   local options = options_of(args, 4)

@@ -250,6 +250,7 @@ COMMANDS: dict[str, list[str]] = {
         "ZRANGE k 0 -1",
         "ZRANGE k -2 -1",
         "ZRANGE k {n} -inf BYSCORE REV LIMIT 0 2",
+        "ZRANGE k {n} -inf BYSCORE REV LIMIT 0 0",
         "ZREVRANGE k 0 1",
         "ZRANGEBYSCORE k ({n} +inf LIMIT 0 2",
         "ZREMRANGEBYSCORE k -inf ({n}",
