@@ -201,6 +201,11 @@ class Judge:
             if over or lost or effect.execution == "effective":
                 busy.pop(effect.target, None)
 
+    def _was_held_up(self, begin: Effect, at: float) -> bool:
+        """Check if its process had claimed it by that time, and then stood still until it began."""
+        ways = [e for e in self.world.effects if (e.kind, e.execution) == ("way", begin.execution)]
+        return begin.process in self._struck and any(way.at <= at for way in ways)
+
     def _is_struck(self, begin: Effect) -> bool:
         """Check for a fault of its process after a *begin*: its outcome may be unknown then."""
         ends = [
@@ -238,7 +243,8 @@ class Judge:
         until = end.at if end is not None else float("inf")
         for effect in self.world.effects:
             begins = effect.kind == "begin" and effect.execution.startswith(prefix)
-            if begins and answer.at < effect.at < until:
+            is_late = answer.at < effect.at < until and not self._was_held_up(effect, answer.at)
+            if begins and is_late:
                 yield f"{effect.execution} began after {answer.client} was told that it is {state}"
 
     def _slots(self) -> Iterator[str]:
