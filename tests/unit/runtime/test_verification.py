@@ -314,6 +314,20 @@ def test_a_hold_lasts_though_unrelated_symptoms_of_its_target_take_turns(
     assert len(action.recorder.calls) == len(types)
 
 
+def test_a_hold_remembers_a_bounded_number_of_earlier_symptoms() -> None:
+    action = Patient("no effect", target="name", decisions=[{"name": "a"}])
+    lab = action.lab()
+    for number in range(53):
+        action.anomalies = [on_a(f"pod{number}-down")]
+        lab.run()
+        check(lab)
+
+    [hold] = lab.store.holds.all()
+    assert len(action.recorder.calls) == 53
+    assert len(hold.symptoms) == 50
+    assert (hold.symptoms[0], hold.symptoms[-1]) == ("pod52 on a", "pod3 on a")
+
+
 @pytest.mark.parametrize("end", ["well", "effective", "lifted"])
 def test_symptoms_of_earlier_holds_are_forgotten_once_the_target_was_well(end: str) -> None:
     action = Patient("no effect", target="name", decisions=[{"name": "a"}])

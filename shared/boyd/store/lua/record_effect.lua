@@ -24,7 +24,7 @@ local unclear, past = key('unclear', have[1] .. ':' .. have[2]), past_key(have[1
 expect(harms, 'zset', unclear, 'string', past, 'string', loop, 'hash', audit_open, 'stream', held_actions, 'zset', hold_key(have[1], have[2]), 'hash',
   hold_key(have[1], ''), 'hash', in_flight, 'hash')
 expect_notice(id)
-local MONTH = 30 * 86400000
+local MONTH, MAX_PAST = 30 * 86400000, 50
 local known = {}
 for i = 1, #fields, 2 do
   known[fields[i]] = fields[i + 1]
@@ -69,9 +69,12 @@ if hold_for ~= '' and may_hold(have[1], have[2], id) then
   else
     held.symptoms = (held.kind == 'no effect' or held.kind == 'cannot tell') and have[5] or nil
     local earlier = (held.symptoms or '') ~= '' and redis.call('GET', past) or ''
+    local _, lines = string.gsub(held.symptoms or '', '[^\n]+', '')
     for text in string.gmatch(earlier, '[^\n]+') do
-      local is_there = string.find('\n' .. held.symptoms .. '\n', '\n' .. text .. '\n', 1, true)
-      held.symptoms = is_there and held.symptoms or held.symptoms .. '\n' .. text
+      -- Where ever new ones come, the oldest are forgotten.
+      if lines < MAX_PAST and not string.find('\n' .. held.symptoms .. '\n', '\n' .. text .. '\n', 1, true) then
+        held.symptoms, lines = held.symptoms .. '\n' .. text, lines + 1
+      end
     end
     -- A hold that only changes its kind began when it did.
     local _, _, cause, since = read_hold(have[1], have[2], '')
