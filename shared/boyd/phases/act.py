@@ -254,10 +254,7 @@ class _Attempt:
         # A call that was cancelled is this worker's no longer.
         if result.prevented in (None, "cancelled") or request.fence is None:
             return result
-        # It may have begun before Redis lost its claim, or before its worker was lost.
-        claim = self.ledger.forgo(request.execution_id, request.fence)
-        is_unknown = claim.outcome is ClaimOutcome.UNKNOWN
-        return claim.result or (self._refusal(claim, "") if is_unknown else result)
+        return self._forgo(result)
 
     def _attempt(self) -> ActionResult:
         request = self.request
@@ -276,7 +273,7 @@ class _Attempt:
                 # What is declared of it may no longer be true.
                 return self._ask(doubt, "high")
         if request.obstacle:
-            return self._forgo()
+            return self._forgo(failure(self.action.id, request.obstacle))
         return self._execute()
 
     def _earlier_outcome(self) -> ActionResult | None:
@@ -354,12 +351,13 @@ class _Attempt:
             self.verdict = self.verdict.patched(changes)
         return self._propose(reason, least_risk)
 
-    def _forgo(self) -> ActionResult:
-        """Give up an action that must not be executed any more."""
+    def _forgo(self, refusal: ActionResult) -> ActionResult:
+        """The *refusal*, unless the action has begun before Redis or its worker was lost."""
         request = self.request
-        assert request.fence is not None, "only an iteration forgoes its execution"
+        assert request.fence is not None, "only an iteration or job forgoes its execution"
         claim = self.ledger.forgo(request.execution_id, request.fence)
-        return claim.result or self._refusal(claim, request.obstacle)
+        is_unknown = claim.outcome is ClaimOutcome.UNKNOWN
+        return claim.result or (self._refusal(claim, "") if is_unknown else refusal)
 
     def _refusal(self, claim: Claim, reason: str) -> ActionResult:
         """The result of an execution that the ledger has refused, or else for that *reason*."""

@@ -7,15 +7,13 @@
 local execution, origin, audit_open, due, in_flight = unpack(KEYS)
 local n, attempt, entered = unpack(ARGV)
 -- @include executes lease_left lose_claim owns_phase server
-local server
+local fields
 if n == '' then
-  local job = executes(origin, attempt, entered, 'server')
-  server = job and {job[4]}
+  fields = executes(origin, attempt, entered, 'server')
 else
-  local phase = owns_phase(origin, n, attempt, 'act', entered, 'server')
-  server = phase and {phase[9]}
+  fields = owns_phase(origin, n, attempt, 'act', entered, 'server')
 end
-if not server then
+if not fields then
   return {'stale'}
 end
 local have = redis.call('HMGET', execution, 'state', 'worker', 'result', 'leaseUntil', 'lease')
@@ -29,7 +27,7 @@ end
 if have[1] then
   return {'over'}
 end
-if server[1] ~= server_id() then
+if fields[#fields] ~= server_id() then
   return {'unknown', 'Redis restarted and may have forgotten that it was executed'}
 end
 return {'none'}
