@@ -204,7 +204,12 @@ class Judge:
     def _was_held_up(self, begin: Effect, at: float) -> bool:
         """Check if its process had claimed it by that time, and then stood still until it began."""
         ways = [e for e in self.world.effects if (e.kind, e.execution) == ("way", begin.execution)]
-        return begin.process in self._struck and any(way.at <= at for way in ways)
+        return any(
+            way.at <= min(at, since) and since <= begin.at
+            for way in ways
+            for since, who, fault in self.world.past
+            if who == begin.process and fault.kind in OF_PROCESSES
+        )
 
     def _is_struck(self, begin: Effect) -> bool:
         """Check for a fault of its process after a *begin*: its outcome may be unknown then."""
