@@ -62,7 +62,7 @@ class WorkFollower(ABC, Generic[_S]):
     @property
     @abstractmethod
     def progress(self) -> int:
-        """The number of records, or spans, that were copied so far."""
+        """Count the records or spans that this process has copied, in failed rounds as well."""
 
     @abstractmethod
     def _work(self, agent_id: str, events: Sequence[Event] | None) -> None:
@@ -169,5 +169,5 @@ class WorkFollower(ABC, Generic[_S]):
 
 
 def subjects(events: Iterable[Event], kind: str, subject: str) -> list[str]:
-    """The ids of that *subject* in the events of a *kind*, each once."""
+    """Collect the ids in the field *subject* of all events of a *kind*, without repetitions."""
     return list(dict.fromkeys(str(e.data[subject]) for e in events if e.kind == kind))

@@ -387,10 +387,10 @@ class WaitingTrial(Model):
         return rank_score(self.delays_after_wait, self.delays) > SOONER
 
     def uplift(self, error: float) -> float:
-        """The lower bound of the difference that acting makes, ever wrong with that *error*.
+        """Bound from below what acting adds to the share of cases that end well.
 
-        It is not above 0 while people answer sooner after a wait, as the two then say nothing about
-        each other.
+        *error* is the probability that the bound is ever too high. It is not above 0 while people
+        answer sooner after a wait, as the two then say nothing about each other.
         """
         acting = self.well_after, max(0, self.cases - self.well_after)
         waiting = max(0, self.waited - self.needed), self.needed

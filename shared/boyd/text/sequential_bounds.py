@@ -66,10 +66,11 @@ def uplift_bound(first: tuple[int, int], second: tuple[int, int], error: float) 
 
 
 def rank_score(first: Sequence[float], second: Sequence[float]) -> float:
-    """The standard errors by which values of *second* are larger than those of *first*.
+    """Compare two samples by ranks; the more *second* has the larger values, the higher the score.
 
-    It is the statistic of Mann, Whitney and Wilcoxon, with its correction for equal values; 0 if
-    there are none to compare.
+    It is the statistic of Mann, Whitney and Wilcoxon in standard errors, corrected for equal
+    values: above 1.645 for one pair of equal distributions in twenty. 0 if there is nothing to
+    compare.
     """
     every = [*first, *second]
     number, pairs = len(every), len(first) * len(second)

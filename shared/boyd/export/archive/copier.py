@@ -169,12 +169,12 @@ class Copier:
         """The sealed entries that were not copied yet."""
         number, _, digest = (self._writer.place(whose, "audit") or "0:").partition(":")
         last = int(number)
-        if last and not _catches_up(audit, last, digest):
+        if last and not _is_same_chain(audit, last, digest):
             last = 0  # another chain is in its place: Redis was emptied or replaced
         return audit.entries(after=last)
 
 
-def _catches_up(audit: Audit, seq: int, digest: str) -> bool:
+def _is_same_chain(audit: Audit, seq: int, digest: str) -> bool:
     """Report whether the chain is still the one whose entry *seq* has that hash."""
     first = next(audit.entries(after=seq - 1), None)
     if first is None:
@@ -235,7 +235,7 @@ class Archiving(WorkFollower[ArchiveStatus]):
 
     @property
     def progress(self) -> int:
-        """The number of records that were new or had changed."""
+        """Count the new and changed records that this process has written."""
         return self._writer.written
 
     def _before_look(self) -> None:

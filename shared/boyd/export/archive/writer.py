@@ -61,7 +61,7 @@ class ArchiveWriter:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        #: The number of records that were new or had changed.
+        #: The new and changed records that it has written.
         self.written = 0
 
     def stamps(self, agent: str, kind: Kind, names: Sequence[str]) -> dict[str, str]:

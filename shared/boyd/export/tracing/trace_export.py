@@ -178,7 +178,7 @@ class TraceExport(WorkFollower[TraceStatus]):
 
     @property
     def progress(self) -> int:
-        """The number of spans that the collector has acknowledged."""
+        """Count the spans of this process that the collector has acknowledged."""
         return self._exported
 
     def run(self) -> None:

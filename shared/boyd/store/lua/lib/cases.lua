@@ -39,9 +39,8 @@ local function read_case(action, target)
 end
 
 -- take_case(action, target, execution): return how the execution counts in the trial of its action, as
--- `act:<round>/<delay>:<class>` or `wait:...`, with the ms since it was asked for, at the draw or at the end of the wait; '' if it
--- does not count. Only the first execution of a case does, and after a wait only if that has shown that the
--- case does not end without it.
+-- `act:<round>/<delay>:<class>` or `wait:...`, with the ms since the draw or the end of the wait; '' if it does not count.
+-- Only the first execution of a case does, and after a wait only if the case had not ended without it.
 local function take_case(action, target, execution)
   local case = read_case(action, target)
   if not case or (case.taken and case.taken ~= execution) then
