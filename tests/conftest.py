@@ -143,7 +143,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if nursery.cache_info().currsize:
         nursery().close()
     if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["measured"] = Measure(session.config).dumped()
+        session.config.workeroutput["measured"] = Measure(session.config).dump()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -101,13 +101,13 @@ class Progress:
     def _begin(self, ids: list[str]) -> None:
         if self._tests or len(ids) < _FEW:
             return
-        self._left = {nodeid: self._expected(nodeid) for nodeid in ids}
+        self._left = {nodeid: self._estimate(nodeid) for nodeid in ids}
         self._whole = sum(self._left.values())
         self._tests = len(ids)
         self._began = time.monotonic()
         self._ticker.start()
 
-    def _expected(self, nodeid: str) -> float:
+    def _estimate(self, nodeid: str) -> float:
         file = nodeid.partition("::")[0]
         usual = (seconds for folder, seconds in _USUAL.items() if nodeid.startswith(folder))
         return max(0.001, self._known.get(file, next(usual, 1.0)))

@@ -90,7 +90,7 @@ class Meter:
         self._client: Any = redis.Redis.from_url(url, decode_responses=True)
         self._looks = 0
 
-    def did(self, key: str) -> None:
+    def wait_for(self, key: str) -> None:
         """Wait until *key* exists, leaving no trace in what is measured."""
         while not self._client.exists(key):
             self._looks += 1
@@ -104,7 +104,7 @@ class Meter:
         cheapest = [
             min(column) for column in zip(*(sample.values() for sample in samples), strict=True)
         ]
-        commands, messages = self._counted(lambda: _repeat(work, max(1, times // 4)))
+        commands, messages = self._count(lambda: _repeat(work, max(1, times // 4)))
         share = Cost(*cheapest).over(times)
         few = max(1, times // 4)
         return Cost(commands / few, messages / few, *share.values()[2:])
@@ -114,7 +114,7 @@ class Meter:
         cost = self._resources(lambda: time.sleep(WATCH)).over(WATCH)
         if not used:
             return cost
-        commands, messages = self._counted(lambda: time.sleep(WATCH))
+        commands, messages = self._count(lambda: time.sleep(WATCH))
         return Cost(commands / WATCH, messages / WATCH, *cost.values()[2:])
 
     def memory(self, key: str) -> int:
@@ -150,7 +150,7 @@ class Meter:
         received, sent = info["total_net_input_bytes"], info["total_net_output_bytes"]
         return [received, sent, processor * 1000, ours * 1000]
 
-    def _counted(self, work: Callable[[], None]) -> tuple[int, int]:
+    def _count(self, work: Callable[[], None]) -> tuple[int, int]:
         with self._monitored(self._url) as commands:
             work()
         wire = [command for command in commands if not command.startswith("EXISTS ")]
@@ -194,7 +194,7 @@ def once(deployment: Deployment, meter: Meter, agent_id: str) -> Callable[[], No
     keys = Keys(agent_id)
 
     def iterate() -> None:
-        meter.did(keys.past_iteration(launcher.trigger("bench").iteration))
+        meter.wait_for(keys.past_iteration(launcher.trigger("bench").iteration))
 
     return iterate
 
@@ -409,7 +409,7 @@ def lives(url: str, folder: Path, monitored: Monitored, add: Add) -> None:
             request = RunRequest(title="a run", description="what there is to know about it")
             submitted = launcher.submit_run(request, _SOMEBODY)
             runs.append(submitted.run.id)
-            meter.did(keys.past_iteration(submitted.iteration))
+            meter.wait_for(keys.past_iteration(submitted.iteration))
 
         _repeat(approve, 3)
         cost = meter.of(approve, 40)
@@ -437,7 +437,7 @@ def _events(deployment: Deployment, meter: Meter, url: str) -> Cost:
         status = caller.ask(("POST", "/api/v0/agents/woken/intake/json"), body)
         if status != 202:
             raise RuntimeError(f"an event was answered with {status}")
-        meter.did(keys.past_iteration(number))
+        meter.wait_for(keys.past_iteration(number))
 
     _repeat(post, 3)
     return meter.of(post, 40)

@@ -40,7 +40,7 @@ from benchmarks import (
 )
 from benchmarks.iterations import Boyd, workers
 from benchmarks.report import Report
-from benchmarks.servers import monitored
+from benchmarks.servers import record_commands
 from harness import Deployment
 from redis_kit import RedisServer
 
@@ -56,7 +56,7 @@ def s3(report: Report, url: str, folder: Path) -> None:
         workers(deployment, "w", agents=["trivial10"])
         boyd = Boyd(deployment, "trivial10")
         boyd.once()
-        with monitored(url) as commands:
+        with record_commands(url) as commands:
             for _ in range(ROUNDS):
                 boyd.once()
     messages = sum(command.startswith("LPUSH boyd.") for command in commands)
@@ -198,9 +198,9 @@ USUAL: dict[str, Measure] = {
 #: What takes long, and is the base of docs/scaling.md.
 LONG: dict[str, Measure] = {
     "fleet": fleet_point.measure,
-    "cost": lambda report, url, folder: cost.measure(url, folder, monitored, report.tell),
+    "cost": lambda report, url, folder: cost.measure(url, folder, record_commands, report.tell),
     "thousand": lambda report, url, folder: thousand.measure(
-        url, folder, monitored, report.compare, report.tell
+        url, folder, record_commands, report.compare, report.tell
     ),
 }
 

@@ -11,7 +11,7 @@ import redis
 
 
 @contextlib.contextmanager
-def monitored(url: str) -> Iterator[list[str]]:
+def record_commands(url: str) -> Iterator[list[str]]:
     """Record commands on the wire, without those inside of scripts and our own reads."""
     client: Any = redis.Redis.from_url(url, decode_responses=True, socket_timeout=None)
     # Connected before: only what others send is seen.

@@ -113,7 +113,7 @@ def test_hosts_that_hang_or_are_down_are_seen_and_others_tell_their_facts(hosts:
 
 def test_a_host_with_another_key_is_not_trusted(hosts: Fleet, tmp_path: Path) -> None:
     other = tmp_path / "known_hosts"
-    other.write_text(hosts.hosts["web1"].known.replace("[127.0.0.1]:", "[127.0.0.1]:1"))
+    other.write_text(hosts.hosts["web1"].known_hosts_line.replace("[127.0.0.1]:", "[127.0.0.1]:1"))
     observations = rig_of(hosts, known_hosts=str(other)).observe()
     assert {row["hosts"] for row in data_of(observations, "unreachable")} == {"web1", "web2"}
     # The client of SSH may end before Ansible has written to it; its own words are lost then.

@@ -51,9 +51,9 @@ class Shop:
     def queue(self, length: int) -> None:
         """Set the length of the queue, and wait until Prometheus knows."""
         self.service.body = f"queue_length {length}\n".encode()
-        wait_until(lambda: [sample["value"][1] for sample in self.known()] == [str(length)])
+        wait_until(lambda: [sample["value"][1] for sample in self.series()] == [str(length)])
 
-    def known(self) -> list[Any]:
+    def series(self) -> list[Any]:
         return self.server.query("queue_length")
 
     def alerts(self) -> list[str]:
@@ -74,7 +74,7 @@ class Shop:
 
 
 @pytest.fixture(scope="module")
-def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+def running_shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     folder: Path = tmp_path_factory.mktemp("prometheus")
     with site() as service, alertmanager(folder, "http://127.0.0.1:9/", "key") as manager:
         service.body = b"queue_length 0\n"
@@ -85,12 +85,12 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
 
 
 @pytest.fixture
-def shop(started: Shop) -> Shop:
-    started.service.status = 200
-    wait_until(lambda: started.server.query("up == 1"))
-    started.queue(0)
-    wait_until(lambda: not started.alerts(), 60)
-    return started
+def shop(running_shop: Shop) -> Shop:
+    running_shop.service.status = 200
+    wait_until(lambda: running_shop.server.query("up == 1"))
+    running_shop.queue(0)
+    wait_until(lambda: not running_shop.alerts(), 60)
+    return running_shop
 
 
 def test_a_series_is_in_trouble_until_it_is_below_the_lower_threshold(shop: Shop) -> None:
@@ -136,8 +136,8 @@ def test_the_tools_query_what_prometheus_knows(shop: Shop) -> None:
 
 
 @pytest.fixture(scope="module")
-def agent(started: Shop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpAgent]:
-    text = AGENT.format(url=started.server.url, alertmanager_url=started.manager.url)
+def agent(running_shop: Shop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpAgent]:
+    text = AGENT.format(url=running_shop.server.url, alertmanager_url=running_shop.manager.url)
     with UpAgent(tmp_path_factory.mktemp("agent"), text) as running:
         yield running
 

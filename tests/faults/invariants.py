@@ -32,16 +32,16 @@ class Invariants:
 
     def check(self) -> list[str]:
         """Everything that is not as promised."""
-        violations = list(self._doubled())
+        violations = list(self._duplicates())
         for agent in self._world.agents:
             store = self._store.agent(agent)
             violations += self._iterations(agent, store)
-            violations += self._unbounded(agent)
+            violations += self._keys_without_end(agent)
             violations += self._audit(store)
             violations += self._overlaps(agent)
         return [*violations, *self._runs(), *self._calls(), *self._items()]
 
-    def _doubled(self) -> Iterator[str]:
+    def _duplicates(self) -> Iterator[str]:
         """P1: nothing is done twice."""
         for line, times in self._effects.items():
             if times > 1:
@@ -56,7 +56,7 @@ class Invariants:
         running: dict[str, str] = {}
         for line in self._world.deployment.effects():
             kind, _, execution = line.partition(f":{agent}:")
-            entry = self._ended(agent, line, kind, execution)
+            entry = self._entry(agent, line, kind, execution)
             if entry is None:
                 continue
             target = str(entry.target)
@@ -67,7 +67,7 @@ class Invariants:
             else:
                 running[target] = execution
 
-    def _ended(self, agent: str, line: str, kind: str, execution: str) -> ExecutionEntry | None:
+    def _entry(self, agent: str, line: str, kind: str, execution: str) -> ExecutionEntry | None:
         """The entry of an execution that is known to have begun and ended."""
         if kind not in ("begin", "end") or not self._effects[line.replace("begin", "end", 1)]:
             return None
@@ -84,9 +84,9 @@ class Invariants:
             if result is None:
                 yield f"P2: {agent} #{number} is not in history"
             else:
-                yield from self._acted(result)
+                yield from self._check_actions(result)
 
-    def _acted(self, result: LoopResult) -> Iterator[str]:
+    def _check_actions(self, result: LoopResult) -> Iterator[str]:
         line = f"loop:{result.id}"
         own = result.action_results[0] if result.action_results else None
         yield from self._agrees(line, own)
@@ -143,7 +143,7 @@ class Invariants:
         if not verified.ok and verified.misfit:
             yield f"audit: {verified.misfit.detail}"
 
-    def _unbounded(self, agent: str) -> Iterator[str]:
+    def _keys_without_end(self, agent: str) -> Iterator[str]:
         """P12: what lies in Redis has a time to live, or is one of few."""
         client = self._store.client
         prefix = Keys(agent).prefix

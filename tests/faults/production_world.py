@@ -49,7 +49,7 @@ class ProductionWorld(World):
         database: the server of the archive.
         archive_url: the URL of the archive, at the bouncer.
         proxies: the TLS proxies, by the API that they are in front of.
-        forbidden: the commands that users were forbidden for a while, as `Guarded.refused` has it.
+        forbidden: the commands that users were forbidden for a while, as `Guarded.refusals` has it.
     """
 
     others = ("archive",)
@@ -99,7 +99,7 @@ class ProductionWorld(World):
         self.deployment.wait_for_archive()
         refused = [
             f"V2: Redis refused {entry}"
-            for entry in self.redis.refused()
+            for entry in self.redis.refusals()
             if entry.partition(" (")[0] not in self.forbidden
         ]
         store = self.deployment.store

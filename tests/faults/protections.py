@@ -73,7 +73,7 @@ class Protection:
         """The tests, as pytest names them."""
         return [f"tests/{self.suite}::{test}" for test in self.tests]
 
-    def found_in(self, root: Path) -> int:
+    def count_in(self, root: Path) -> int:
         """Count its text in its file below *root*."""
         path = root / self.file
         return path.read_text().count(self.old) if path.is_file() else 0
@@ -1806,7 +1806,7 @@ class Copy:
 
 def misplacements(root: Path = PROJECT) -> list[str]:
     """The entries whose text is not in its file exactly once, with where it should be."""
-    counts = [(protection, protection.found_in(root)) for protection in PROTECTIONS]
+    counts = [(protection, protection.count_in(root)) for protection in PROTECTIONS]
     return [
         f"{p.promise}, {p.what}: found {count} times, not once, in {p.file}: {p.old!r}"
         for p, count in counts

@@ -79,7 +79,7 @@ class Watched:
             return False
         others = [port for port in self._living() if port != master]
         follow = sum(self._follows(port, master, written) for port in others)
-        all_see = all(self._seen(port, master) == replicas for port in self.sentinels)
+        all_see = all(self._count_replicas(port, master) == replicas for port in self.sentinels)
         return follow == replicas and all_see
 
     def _living(self) -> list[int]:
@@ -153,7 +153,7 @@ class Watched:
             except redis.RedisError:
                 return False
 
-    def _seen(self, port: int, master: int) -> int:
+    def _count_replicas(self, port: int, master: int) -> int:
         """Count the healthy replicas of a sentinel, if it knows the others and the master."""
         with self.ask(port) as sentinel:
             state = sentinel.sentinel_masters()[SERVICE]

@@ -69,7 +69,7 @@ class Census:
     memory: int
     resident: dict[str, int]
 
-    def grown(self, before: Census) -> list[str]:
+    def differences(self, before: Census) -> list[str]:
         """Everything that grew beyond the usual variation."""
         most = before.stored * (1 + MEMORY) + SLACK
         growth = [f"{self.stored} bytes, and {before.stored} before"] if self.stored > most else []
@@ -82,7 +82,7 @@ class Census:
                     growth.append(f"{number} {kind_of_thing} {kind}, and {then[kind]} before")
         return growth
 
-    def swollen(self, before: Census) -> list[str]:
+    def growing_processes(self, before: Census) -> list[str]:
         """Processes that have grown."""
         then = before.resident
         bound = 1 + 2 * MEMORY
@@ -256,7 +256,7 @@ def main() -> None:
             summary = f"{after.keys.total()} keys, {_mb(after.memory)}"
             print(f"{time.monotonic() - began:.0f} s: {after.iterations}, {summary}", flush=True)
     print(f"\n{table(before, after)}\n")
-    grown = after.grown(before) + after.swollen(before)
+    grown = after.differences(before) + after.growing_processes(before)
     print("\n".join(grown) or "flat")
     sys.exit(bool(grown))
 

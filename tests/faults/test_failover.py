@@ -43,7 +43,7 @@ class Pair(World):
 
 
 @pytest.fixture
-def watched(tmp_path: Path) -> Iterator[Watched]:
+def servers(tmp_path: Path) -> Iterator[Watched]:
     """Servers enough for two failovers."""
     watched_redis = Watched(tmp_path, replicas=3)
     yield watched_redis
@@ -51,32 +51,32 @@ def watched(tmp_path: Path) -> Iterator[Watched]:
 
 
 @pytest.fixture
-def world(watched: Watched, tmp_path: Path) -> Iterator[Pair]:
+def world(servers: Watched, tmp_path: Path) -> Iterator[Pair]:
     """A deployment that knows the sentinels only."""
-    pair = Pair(tmp_path, watched)
+    pair = Pair(tmp_path, servers)
     pair.start()
     yield pair
     pair.end()
 
 
 @pytest.mark.long
-def test_a_failover_is_survived_by_all_without_a_restart(watched: Watched, world: Pair) -> None:
+def test_a_failover_is_survived_by_all_without_a_restart(servers: Watched, world: Pair) -> None:
     load = Load(world, seed=1)
     load.start()
     wait_until(_more_answers(load, 2), 30)
-    wait_until(lambda: watched.settled(3), 30)
+    wait_until(lambda: servers.settled(3), 30)
 
-    killed = watched.master()
-    watched.kill_copied(killed)
+    killed = servers.master()
+    servers.kill_copied(killed)
     print(f"recovered {_recovery(world, load):.1f} s after the master was killed")
-    assert watched.master() != killed
+    assert servers.master() != killed
 
-    wait_until(lambda: watched.settled(2), 30)
-    before = watched.hand_over()
+    wait_until(lambda: servers.settled(2), 30)
+    before = servers.hand_over()
     print(f"recovered {_recovery(world, load):.1f} s after a planned failover")
-    assert watched.master() != before
+    assert servers.master() != before
 
-    wait_until(lambda: _consumers(watched) >= len(world.workers), RECOVERED)
+    wait_until(lambda: _consumers(servers) >= len(world.workers), RECOVERED)
     load.stop()
     settle(world)
     assert Invariants(world, load.acknowledged).check() == []
@@ -112,9 +112,9 @@ def _asking(condition: Callable[[], Any]) -> Callable[[], Any]:
     return attempt_write
 
 
-def _consumers(watched: Watched) -> int:
+def _consumers(servers: Watched) -> int:
     """Count the workers that wait for messages of the master."""
-    with watched.ask(watched.master()) as server:
+    with servers.ask(servers.master()) as server:
         return sum(connection["cmd"] == "brpop" for connection in server.client_list())
 
 

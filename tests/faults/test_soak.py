@@ -26,4 +26,4 @@ def test_redis_does_not_grow_with_more_iterations(tmp_path: Path, measure: Measu
     keys = f"{before.keys.total()} keys after {before.iterations} iterations"
     measure(12, f"{keys}, {after.keys.total()} after {after.iterations}")
 
-    assert after.grown(before) == []
+    assert after.differences(before) == []

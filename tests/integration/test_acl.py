@@ -39,7 +39,7 @@ HEALTH = STORE.parent / "health"
 
 
 @pytest.fixture
-def guarded(tmp_path: Path, redis_server: str) -> Iterator[Guarded]:
+def redis_with_users(tmp_path: Path, redis_server: str) -> Iterator[Guarded]:
     """A Redis with users; `redis_server` is asked for to skip where there is none."""
     guarded_redis = Guarded(tmp_path)
     yield guarded_redis
@@ -47,33 +47,33 @@ def guarded(tmp_path: Path, redis_server: str) -> Iterator[Guarded]:
 
 
 @pytest.fixture
-def running(guarded: Guarded, tmp_path: Path) -> Iterator[Deployment]:
+def running(redis_with_users: Guarded, tmp_path: Path) -> Iterator[Deployment]:
     """Two agents with every process there is, each as its user."""
-    with Deployment(guarded.urls["admin"], tmp_path) as deployment:
+    with Deployment(redis_with_users.urls["admin"], tmp_path) as deployment:
         agents = ["--agent", "agents.traced:careful", "--agent", "agents.traced:ticking"]
         act = ["--queues", "act", "--pool", "prefork", "--concurrency", "1"]
         deployment.environment["BOYD_CALLBACKS__ALLOW_PRIVATE"] = "true"
         deployment.environment["BOYD_AUDIT_KEY"] = "for the tests only"
-        deployment.environment["BOYD_REDIS_URL"] = guarded.urls["worker"]
+        deployment.environment["BOYD_REDIS_URL"] = redis_with_users.urls["worker"]
         deployment.start(
             "worker", "worker", *agents, "--queues", "loop,observe,host,callback,think"
         )
         deployment.start("act", "worker", *agents, *act)
-        deployment.environment["BOYD_REDIS_URL"] = guarded.urls["beat"]
+        deployment.environment["BOYD_REDIS_URL"] = redis_with_users.urls["beat"]
         deployment.start("beat", "beat", *agents)
-        deployment.environment["BOYD_REDIS_URL"] = guarded.urls["archive"]
+        deployment.environment["BOYD_REDIS_URL"] = redis_with_users.urls["archive"]
         deployment.environment["BOYD_ARCHIVE_URL"] = f"sqlite:///{tmp_path}/archive.db"
         deployment.start("archive", "archive", ready=False)
-        deployment.environment["BOYD_REDIS_URL"] = guarded.urls["traces"]
+        deployment.environment["BOYD_REDIS_URL"] = redis_with_users.urls["traces"]
         with Sink() as sink:
             deployment.environment["BOYD_TRACES__ENDPOINT"] = sink.url
             deployment.start("traces", "traces", ready=False)
             yield deployment
 
 
-def asking(running: Deployment, guarded: Guarded) -> Client:
+def asking(running: Deployment, redis_with_users: Guarded) -> Client:
     """A client of an API that is the user of the API."""
-    running.environment["BOYD_REDIS_URL"] = guarded.urls["api"]
+    running.environment["BOYD_REDIS_URL"] = redis_with_users.urls["api"]
     return Client(running, running.api("api"))
 
 
@@ -90,9 +90,9 @@ def waiting(running: Deployment) -> list[ApprovalItem]:
 
 @pytest.mark.long
 def test_every_process_works_as_its_user_and_is_refused_nothing(
-    guarded: Guarded, running: Deployment
+    redis_with_users: Guarded, running: Deployment
 ) -> None:
-    ask = asking(running, guarded)
+    ask = asking(running, redis_with_users)
     api = "/api/v0/agents/careful"
     wait_until(lambda: running.agent("ticking").history.get(2))
     ask("POST", "/api/v0/agents/ticking/pause", {"reason": "enough"})
@@ -129,22 +129,22 @@ def test_every_process_works_as_its_user_and_is_refused_nothing(
     for name in ("worker", "act", "beat", "api", "archive", "traces"):
         assert running.stop(name) == 0, running.log(name)
 
-    assert guarded.refused() == []
+    assert redis_with_users.refusals() == []
 
 
 def test_every_route_works_as_the_user_of_the_api_and_is_refused_nothing(
-    guarded: Guarded, tmp_path: Path
+    redis_with_users: Guarded, tmp_path: Path
 ) -> None:
     with (
         ScriptedModel([model_reply], forever=True) as model,
-        Deployment(guarded.urls["admin"], tmp_path) as running,
+        Deployment(redis_with_users.urls["admin"], tmp_path) as running,
     ):
         running.environment["MODEL_URL"] = f"{model.url}/v1"
         running.environment["BOYD_CALLBACKS__ALLOW_PRIVATE"] = "true"
-        running.environment["BOYD_REDIS_URL"] = guarded.urls["worker"]
+        running.environment["BOYD_REDIS_URL"] = redis_with_users.urls["worker"]
         queues = "loop,observe,host,callback,think,act"
         running.start("worker", "worker", "--agent", "agents.routed:routed", "--queues", queues)
-        ask = asking(running, guarded)
+        ask = asking(running, redis_with_users)
         ids = Known(ask, running)
         ask("POST", f"{BASE}/agents/routed/loop/trigger", {})
 
@@ -161,17 +161,17 @@ def test_every_route_works_as_the_user_of_the_api_and_is_refused_nothing(
         paths = {route.name: route.path for route in ALL}
         for name in LAST:
             ask("POST", f"{base}{paths[name]}", {})
-    assert (failed, guarded.refused()) == ([], [])
+    assert (failed, redis_with_users.refusals()) == ([], [])
 
 
 @pytest.mark.parametrize("role", ["api", "worker", "beat"])
 @pytest.mark.parametrize("newest_first", [True, False])
 def test_users_who_run_scripts_can_read_every_page_of_a_list(
-    guarded: Guarded, role: str, newest_first: bool
+    redis_with_users: Guarded, role: str, newest_first: bool
 ) -> None:
-    client = connect(guarded.urls[role])
+    client = connect(redis_with_users.urls[role])
     scripts = Scripts(client).of(Keys("a"))
-    guarded.admin.zadd("boyd:{a}:executions", {f"call:{n}": n for n in range(5)})
+    redis_with_users.admin.zadd("boyd:{a}:executions", {f"call:{n}": n for n in range(5)})
     names: list[str] = []
     position: Position = None
     while page := read_page(scripts, "boyd:{a}:executions", position, 2, newest_first):
@@ -180,7 +180,7 @@ def test_users_who_run_scripts_can_read_every_page_of_a_list(
     client.close()
 
     assert sorted(names) == [f"call:{n}" for n in range(5)]
-    assert guarded.refused() == []
+    assert redis_with_users.refusals() == []
 
 
 def test_a_route_is_only_complete_with_an_example_for_its_test() -> None:
@@ -236,8 +236,8 @@ def test_the_api_may_send_every_command_of_the_store() -> None:
     assert {f"+{name}" for name in sent} <= permitted
 
 
-def test_a_link_signs_in_once_with_the_rights_of_the_api(guarded: Guarded) -> None:
-    client = connect(guarded.urls["api"])
+def test_a_link_signs_in_once_with_the_rights_of_the_api(redis_with_users: Guarded) -> None:
+    client = connect(redis_with_users.urls["api"])
     store = Store(client)
     key, _ = store.api_keys.create("ann", "ann", ["admin"], by=Actor(principal="root"))
     token = store.login_sessions.create_link(key.id)
@@ -247,7 +247,7 @@ def test_a_link_signs_in_once_with_the_rights_of_the_api(guarded: Guarded) -> No
     assert signed_in is not None
     assert signed_in.id == key.id
     assert again is None
-    assert guarded.refused() == []
+    assert redis_with_users.refusals() == []
 
 
 def command(url: str, *arguments: str) -> Any:
@@ -258,18 +258,18 @@ def command(url: str, *arguments: str) -> Any:
     return json.loads(result.stdout)
 
 
-def test_the_first_key_and_the_doctor_need_no_more(guarded: Guarded) -> None:
+def test_the_first_key_and_the_doctor_need_no_more(redis_with_users: Guarded) -> None:
     key = ("keys", "create", "ann", "--principal", "ann", "--person", "--scope", "admin")
 
-    assert command(guarded.urls["api"], *key)["key"].startswith("boyd_")
-    command(guarded.urls["api"], "keys", "list")
-    command(guarded.urls["api"], "audit", "verify", "--deployment")
-    findings = command(guarded.urls["metrics"], "doctor")["findings"]
+    assert command(redis_with_users.urls["api"], *key)["key"].startswith("boyd_")
+    command(redis_with_users.urls["api"], "keys", "list")
+    command(redis_with_users.urls["api"], "audit", "verify", "--deployment")
+    findings = command(redis_with_users.urls["metrics"], "doctor")["findings"]
     levels = {
         f["subject"]: f["level"] for f in findings if f["subject"] in ("persistence", "eviction")
     }
     assert levels == {"persistence": "ok", "eviction": "ok"}
-    assert guarded.refused() == []
+    assert redis_with_users.refusals() == []
 
 
 #: What only the administrator of Redis may do.
@@ -293,8 +293,10 @@ WRITES = ("HSET boyd:{a}:loop a b", "EVAL return 0", "LPUSH boyd.act.a b")
         ("metrics", OF_ADMIN + OF_API + OF_WORKER + WRITES),
     ],
 )
-def test_no_user_may_do_more(guarded: Guarded, role: str, forbidden: tuple[str, ...]) -> None:
-    client = connect(guarded.urls[role])
+def test_no_user_may_do_more(
+    redis_with_users: Guarded, role: str, forbidden: tuple[str, ...]
+) -> None:
+    client = connect(redis_with_users.urls[role])
     for words in forbidden:
         with pytest.raises(NoPermissionError):
             client.execute_command(*words.split())
@@ -302,10 +304,12 @@ def test_no_user_may_do_more(guarded: Guarded, role: str, forbidden: tuple[str, 
 
 
 def test_the_probe_may_ask_whether_redis_answers_and_nobody_may_do_without_a_user(
-    guarded: Guarded,
+    redis_with_users: Guarded,
 ) -> None:
-    probe: Any = redis.Redis(port=guarded.port, username="probe", password=guarded.probe)
-    nobody: Any = redis.Redis(port=guarded.port)
+    probe: Any = redis.Redis(
+        port=redis_with_users.port, username="probe", password=redis_with_users.probe
+    )
+    nobody: Any = redis.Redis(port=redis_with_users.port)
 
     assert probe.execute_command("PING")
     with pytest.raises(NoPermissionError):

@@ -121,7 +121,7 @@ class Trial:
             if new and self._succeeds(run):
                 self._seen.add(shape)
                 self.tried[call.name] += 1
-                touched = self._touched(call, before)
+                touched = self._changes(call, before)
                 self._try(call, run, before, touched)
             self._restore(before)
             return run()
@@ -135,7 +135,7 @@ class Trial:
             return False
         return True
 
-    def _touched(self, call: ScriptCall, before: Snapshot) -> list[str]:
+    def _changes(self, call: ScriptCall, before: Snapshot) -> list[str]:
         after = self._snapshot()
         changed = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
         return sorted({*call.keys, *changed})

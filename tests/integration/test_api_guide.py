@@ -60,10 +60,10 @@ class Shell:
         lines: list[str] = []
         for line in self._process.stdout:
             if line.startswith("<end "):
-                assert line == "<end 0>\n", f"{typed}\n{''.join(lines)}\n{self._said()}"
+                assert line == "<end 0>\n", f"{typed}\n{''.join(lines)}\n{self._output()}"
                 return "".join(lines)
             lines.append(line)
-        raise AssertionError(f"bash has ended: {self._said()}")
+        raise AssertionError(f"bash has ended: {self._output()}")
 
     def close(self) -> None:
         """End it."""
@@ -71,7 +71,7 @@ class Shell:
         self._process.communicate()
         self._errors.close()
 
-    def _said(self) -> str:
+    def _output(self) -> str:
         self._errors.seek(0)
         return self._errors.read()[-2000:]
 

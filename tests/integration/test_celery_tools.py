@@ -132,7 +132,7 @@ def test_inspect_events_and_flower_show_workers_and_tasks(
         signal_group(running.processes[name].pid, 2)
         running.processes[name].wait(60)
     assert running.stop("worker") == 0
-    assert server.refused() == []
+    assert server.refusals() == []
 
 
 def success_metric(task: str, queue: str, host: str) -> str:
@@ -170,7 +170,7 @@ def test_celery_exporter_counts_workers_tasks_and_queues(
     assert counts[success_metric("act", "act", worker.name)] == 1
     assert counts['celery_queue_length{queue_name="boyd.act.traced"}'] == 0
     assert counts['celery_active_worker_count{queue_name="boyd.act.traced"}'] == 1
-    assert server.refused() == []
+    assert server.refusals() == []
 
 
 def test_celery_exporter_is_the_one_that_the_page_installs_and_runs() -> None:

@@ -81,7 +81,7 @@ class Study:
         wait_until(lambda: self.lab.dispatcher.hints)
         self.lab.deliver()
 
-    def resolved(self) -> None:
+    def resolve(self) -> None:
         """Let the worker do what was approved, and go on with what has waited for it."""
         for _ in range(2):
             self.lab.deliver()
@@ -212,7 +212,7 @@ def test_a_waiting_call_shows_how_to_approve_it(study: Study) -> None:
         line = read_until(asking.stderr, "approvals approve")[-1]
         name = re.findall(r"approve (\w+)`", line)[0]
         study.cli("approvals", "approve", "--yes", name)
-        study.resolved()
+        study.resolve()
         out, errors = asking.communicate(timeout=120)
 
     assert out == "Moved.\n"
@@ -262,7 +262,7 @@ def test_an_api_that_comes_back_is_gone_on_with(
         with serving(redis_url, port, study.dispatcher):
             read_until(process.stderr, "the API is back")
             study.cli("approvals", "approve", "--yes", study.waiting, "--wait", "0")
-            study.resolved()
+            study.resolve()
             out, errors = process.communicate(timeout=120)
         asking.__exit__(None, None, None)
 
@@ -474,7 +474,7 @@ def test_a_conversation_that_is_not_over_is_taken_up_where_it_is(study: Study) -
         talk.types("n\r", after="Approve?")
         talk.types("\r", after="Reason")
         talk.hears("is denied")
-        study.resolved()
+        study.resolve()
         talk.hears("final_answer")
         talk.leaves()
 
@@ -500,7 +500,7 @@ def test_an_approver_can_approve_inside_the_conversation(study: Study) -> None:
         talk.types("y\r", after="Approve?")
         talk.types("so be it\r", after="Reason")
         talk.hears("is approved")
-        study.resolved()
+        study.resolve()
         talk.hears("move: ok")
         talk.hears("final_answer")
         talk.leaves()
@@ -516,7 +516,7 @@ def test_a_denial_goes_back_to_the_model_with_its_reason(study: Study) -> None:
         talk.types("n\r", after="Approve?")
         talk.types("not today\r", after="Reason")
         talk.hears("is denied")
-        study.resolved()
+        study.resolve()
         talk.hears("move: denied")
         talk.hears("final_answer")
         talk.leaves()
@@ -537,7 +537,7 @@ def test_the_asker_cannot_approve_inside_the_conversation(
             talk.types("\r", after="Reason")
             talk.hears("someone else must approve it")
             study.lab.resolver.answer(study.waiting, "approved", person("bob"))
-            study.resolved()
+            study.resolve()
             talk.hears("final_answer")
             talk.leaves()
 

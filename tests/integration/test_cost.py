@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.iterations import Boyd
-from benchmarks.servers import monitored
+from benchmarks.servers import record_commands
 from harness import Deployment
 
 pytestmark = pytest.mark.real
@@ -25,7 +25,7 @@ def test_an_iteration_costs_no_more_commands_and_messages_than_promised(
     deployment.worker("w", "benchmarks.agents:trivial10")
     boyd = Boyd(deployment, "trivial10")
     boyd.once()
-    with monitored(deployment.redis_url) as commands:
+    with record_commands(deployment.redis_url) as commands:
         for _ in range(ROUNDS):
             boyd.once()
     messages = [command for command in commands if command.startswith("LPUSH boyd.")]

@@ -36,7 +36,7 @@ ALERTS = DEPLOY / "prometheus" / "boyd-alerts.yml"
 VALUES = {"datasource": "p", "job": "boyd", "agent": "measured"}
 
 
-def drawn_labels(server: PrometheusServer, target: dict[str, Any]) -> list[dict[str, str]]:
+def labels_of_series(server: PrometheusServer, target: dict[str, Any]) -> list[dict[str, str]]:
     """The labels of each series that a panel would draw of a query."""
     expr = fill(target["expr"], VALUES)
     if target.get("instant"):
@@ -92,7 +92,7 @@ def work(deployment: Deployment, url: str) -> None:
 
 def empty(server: PrometheusServer) -> list[str]:
     """The queries of panels that would draw nothing."""
-    return [place for place, target in queries() if not drawn_labels(server, target)]
+    return [place for place, target in queries() if not labels_of_series(server, target)]
 
 
 def test_every_panel_shows_data_of_a_boyd_at_work(
@@ -138,7 +138,7 @@ def counters_count_what_was_done(server: PrometheusServer) -> None:
 def every_series_has_the_labels_of_its_legend(server: PrometheusServer) -> None:
     """Check the legends."""
     for place, target in queries():
-        for labels in drawn_labels(server, target):
+        for labels in labels_of_series(server, target):
             assert legend_labels(target) <= set(labels), place
 
 
@@ -146,11 +146,11 @@ def annotations_mark_what_happened(server: PrometheusServer, deployment: Deploym
     """Check the annotations: first actions were executed, then somebody freezes the agent."""
     lists = [dashboard["annotations"]["list"] for dashboard in dashboards().values()]
     for actions, stopped in filter(None, lists):
-        assert {"agent": "measured", "state": "succeeded"} in drawn_labels(server, actions)
-        assert drawn_labels(server, stopped) == []
+        assert {"agent": "measured", "state": "succeeded"} in labels_of_series(server, actions)
+        assert labels_of_series(server, stopped) == []
     deployment.store.freezes.freeze("for the test", "measured")
     for _, stopped in filter(None, lists):
-        wait_until(partial(drawn_labels, server, stopped))
+        wait_until(partial(labels_of_series, server, stopped))
 
 
 def variables_offer_what_there_is(server: PrometheusServer) -> None:

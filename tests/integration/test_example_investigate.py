@@ -126,7 +126,7 @@ def site(deployment: Deployment, tmp_path: Path) -> Iterator[Site]:
 
 
 @pytest.fixture
-def killed(site: Site) -> int:
+def dead_courier(site: Site) -> int:
     """The courier that was killed; the next one waits for its lock, and the outbox is full."""
     pid = site.pid("courier")
     assert pid
@@ -138,19 +138,19 @@ def killed(site: Site) -> int:
 
 @pytest.mark.long
 def test_the_cause_is_found_the_fix_is_approved_and_the_shop_recovers(
-    site: Site, killed: int
+    site: Site, dead_courier: int
 ) -> None:
     lock = str(site.folder / "courier.lock")
     item: ApprovalItem = wait_until(site.proposal, 30)
     assert item.action_id == "shop:remove_lock"
-    assert (item.params["path"], item.params["pid"]) == (lock, killed)
-    assert str(killed) in str(item.params["reason"])
+    assert (item.params["path"], item.params["pid"]) == (lock, dead_courier)
+    assert str(dead_courier) in str(item.params["reason"])
     wait_until(lambda: site.investigation().status == "waiting")
     assert Path(lock).exists()
 
     process = site.boyd.process("ask", "Why does the shop answer 503?")
     assert process.returncode == 0, process.stderr
-    assert f"courier.lock was left behind by process {killed}" in process.stdout
+    assert f"courier.lock was left behind by process {dead_courier}" in process.stdout
     assert f"Remove {lock}" in process.stdout
 
     assert site.health() == 503
@@ -161,21 +161,23 @@ def test_the_cause_is_found_the_fix_is_approved_and_the_shop_recovers(
     record = site.investigation()
     assert (record.ending, record.counters.errors) == ("final_answer", 0)
     evidence = wait_until(site.evidence)
-    assert f"left behind by process {killed}" in evidence["rootCause"]
+    assert f"left behind by process {dead_courier}" in evidence["rootCause"]
     assert "orders are taken again" in evidence["impact"]
     assert evidence["affected"] == ["shop", "courier"]
     assert "The shop answers 200" in json.dumps(evidence["findings"])
 
 
 @pytest.mark.long
-def test_a_denied_action_is_not_executed_and_the_answer_says_so(site: Site, killed: int) -> None:
+def test_a_denied_action_is_not_executed_and_the_answer_says_so(
+    site: Site, dead_courier: int
+) -> None:
     item: ApprovalItem = wait_until(site.proposal, 30)
     site.boyd("approvals", "deny", "--yes", item.id, "--reason", "not now")
     wait_until(lambda: site.investigation().status == "ended")
     evidence = wait_until(site.evidence)
 
     assert site.health() == 503
-    assert (site.folder / "courier.lock").read_text().split() == [str(killed)]
+    assert (site.folder / "courier.lock").read_text().split() == [str(dead_courier)]
     assert "not now" in json.dumps(evidence["findings"])
     assert "Customers get 503" in evidence["impact"]
     assert evidence["recommendedAction"].startswith("Remove ")

@@ -19,7 +19,7 @@ PROCESSES = 4
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 
-def hammered(url: str, *goals: str) -> list[Account]:
+def run_hammers(url: str, *goals: str) -> list[Account]:
     """Run the processes, and return the changes that each reports."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(PROCESSES, mp_context=context) as pool:
@@ -34,7 +34,7 @@ def test_many_processes_lose_and_double_nothing(redis_url: str, store: Store) ->
     state = store.agent(AGENT).state(PLUGIN)
     state.set(KEY, stall_goals(session, split).to_wire())
 
-    accounts = hammered(redis_url, worked, split)
+    accounts = run_hammers(redis_url, worked, split)
 
     session = GoalSession.model_validate(state.get(KEY))
     check(session, CONFIG)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kombu import Exchange, Queue
 
-from benchmarks.servers import monitored
+from benchmarks.servers import record_commands
 from boyd.messaging.celery_app import make_app
 from boyd.store.server.connection import IDLE
 from harness import Deployment, patient_client, wait_until
@@ -37,7 +37,7 @@ def test_an_idle_worker_on_a_host_sends_two_commands_a_heartbeat_over_two_connec
     before = len(client.client_list())
     deployment.worker("w", AGENT, "-Q", "host")
     wait_until(lambda: waiting(client))
-    with monitored(deployment.redis_url) as commands:
+    with record_commands(deployment.redis_url) as commands:
         wait_until(lambda: len(heartbeats(commands)) >= 3)  # the first ones compare everything
         first = len(commands)
         wait_until(lambda: len(heartbeats(commands[first:])) >= 10)

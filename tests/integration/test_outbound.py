@@ -299,7 +299,7 @@ def resolves(monkeypatch: pytest.MonkeyPatch, *answers: list[str]) -> list[str]:
 
 
 @pytest.fixture
-def connected(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def tries(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The addresses that connections were made to; none is let through."""
     addresses: list[Any] = []
 
@@ -330,13 +330,13 @@ def connected(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     ],
 )
 def test_a_name_that_means_an_address_that_is_not_public_is_refused(
-    monkeypatch: pytest.MonkeyPatch, connected: list[Any], address: str
+    monkeypatch: pytest.MonkeyPatch, tries: list[Any], address: str
 ) -> None:
     resolves(monkeypatch, [address])
     delivery = post("http://rebound.example/", allow_private=False)
 
     assert delivery.error == "the host's address is not public"
-    assert connected == []
+    assert tries == []
 
 
 def test_a_server_on_loopback_is_not_reached_by_any_name_for_it() -> None:
@@ -349,12 +349,12 @@ def test_a_server_on_loopback_is_not_reached_by_any_name_for_it() -> None:
 
 
 def test_the_connection_goes_to_the_address_that_was_checked(
-    monkeypatch: pytest.MonkeyPatch, connected: list[Any]
+    monkeypatch: pytest.MonkeyPatch, tries: list[Any]
 ) -> None:
     hosts = resolves(monkeypatch, [PUBLIC], ["127.0.0.1"])
     delivery = post("http://rebound.example/", allow_private=False)
 
-    assert connected == [(PUBLIC, 80)]
+    assert tries == [(PUBLIC, 80)]
     assert hosts == ["rebound.example"]
     assert delivery.error == "no connection: Connection refused"
 

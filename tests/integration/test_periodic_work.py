@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.servers import monitored
+from benchmarks.servers import record_commands
 from harness import Deployment, wait_until
 
 pytestmark = pytest.mark.real
@@ -57,7 +57,7 @@ def test_four_processes_sweep_and_seal_hardly_more_often_than_one(deployment: De
         return commands.count(f"XLEN boyd:{{{AGENT}}}:audit:open")
 
     began = seconds(deployment)
-    with monitored(deployment.redis_url) as commands:
+    with record_commands(deployment.redis_url) as commands:
         wait_until(lambda: min(sweeps(), seals()) >= 6)
     # A turn is held for three quarters of the interval; one was taken before, and may be late.
     most = (seconds(deployment) - began) / (0.75 * 0.4) + 2
@@ -76,7 +76,7 @@ def test_only_who_plans_iterations_reads_who_is_there_and_only_after_a_change(
     def reads(command: str) -> int:
         return sum(line.startswith(command) for line in commands)
 
-    with monitored(deployment.redis_url) as commands:
+    with record_commands(deployment.redis_url) as commands:
         wait_until(lambda: heartbeats(commands) >= 40)
         beats, lists = heartbeats(commands), reads("ZRANGE boyd:{*}:workers ")
         details, everything = reads(DETAILS), reads("HGETALL boyd:{*}:workers:info")
@@ -95,7 +95,7 @@ def test_when_all_but_one_die_the_one_goes_on_with_its_next_heartbeat(
     deployment.environment["BOYD_TIMING__HEARTBEAT_INTERVAL"] = "1"
     start_workers(deployment)
     next_sweep(deployment)
-    with monitored(deployment.redis_url) as commands:
+    with record_commands(deployment.redis_url) as commands:
         for name in WORKERS[:-1]:
             deployment.kill(name)
         first = len(commands)

@@ -47,20 +47,20 @@ class Stepping:
         """Have it wait at a point."""
         self.file(point).touch()
 
-    def reached(self, point: str) -> None:
+    def wait_until_at(self, point: str) -> None:
         """Wait until it is at that point."""
         file = self.file("reached")
         wait_until(lambda: file.exists() and file.read_text() == point, 40)
 
     def kill_at(self, point: str) -> None:
         """Kill the worker when it is at that point, and let another one go on."""
-        self.reached(point)
+        self.wait_until_at(point)
         self.deployment.kill(f"w{self.workers}")
         self.file("reached").unlink()
         self.file(point).unlink()
         self.work()
 
-    def ended(self, *states: str) -> ProcedureRecord:
+    def wait_for(self, *states: str) -> ProcedureRecord:
         """The procedure, once it is in one of those states."""
 
         def record_in_states() -> ProcedureRecord | None:
@@ -98,7 +98,7 @@ def test_workers_killed_before_and_after_each_step_repeat_none(stepping: Steppin
     for point in points:
         stepping.kill_at(point)
 
-    record = stepping.ended("succeeded", "failed", "stopped")
+    record = stepping.wait_for("succeeded", "failed", "stopped")
     assert record.state == "succeeded", record.reason
     assert stepping.deployment.effects() == ["one", "two", "three"]
 
@@ -111,21 +111,21 @@ def test_a_person_decides_when_the_outcome_of_a_step_was_lost(
     stepping.wait_at("in-two")
     stepping.start()
     stepping.kill_at("in-two")
-    record = stepping.ended("stopped")
+    record = stepping.wait_for("stopped")
     assert "was lost while executing it" in (record.reason or "")
     assert record.progress[1].state == "unknown"
     assert stepping.deployment.effects() == ["one", "two"]
 
     if answer == "cancel":
         assert stepping.store.cancel(record.id, ANN) == "ok"
-        record = stepping.ended("cancelled")
+        record = stepping.wait_for("cancelled")
         # Only what certainly took effect is undone.
         assert stepping.deployment.effects() == ["one", "two", "undo-one"]
         assert compensation_states(record) == ["done", None, None]
         return
     mode: ResumeMode = "repeat" if answer == "repeat" else "go on"
     assert stepping.store.resume(record.id, mode, ANN) == "ok"
-    assert stepping.ended("succeeded", "failed").state == "succeeded"
+    assert stepping.wait_for("succeeded", "failed").state == "succeeded"
     again = ["two"] if answer == "repeat" else []
     assert stepping.deployment.effects() == ["one", "two", *again, "three"]
 
@@ -135,14 +135,14 @@ def test_workers_killed_while_it_goes_back_undo_each_step_once(stepping: Steppin
     stepping.file("broken").touch()
     stepping.wait_at("after-three")
     stepping.start()
-    stepping.reached("after-three")
+    stepping.wait_until_at("after-three")
     # The same points again, now of the rollbacks.
     points = ["after-three", "before-two", "after-two", "before-one", "after-one"]
     for point in points[1:]:
         stepping.wait_at(point)
     for point in points:
         stepping.kill_at(point)
-    record = stepping.ended("failed", "stopped")
+    record = stepping.wait_for("failed", "stopped")
 
     assert record.state == "failed"
     assert stepping.deployment.effects() == ["one", "two", "three", "undo-two", "undo-one"]
@@ -154,10 +154,10 @@ def test_a_compensation_whose_outcome_was_lost_waits_for_a_person(stepping: Step
     stepping.wait_at("in-undo-two")
     stepping.start()
     stepping.kill_at("in-undo-two")
-    record = stepping.ended("stopped")
+    record = stepping.wait_for("stopped")
 
     assert compensation_states(record) == [None, "unknown", None]
     assert stepping.store.resume(record.id, "go on", ANN) == "ok"
-    record = stepping.ended("failed")
+    record = stepping.wait_for("failed")
     assert compensation_states(record) == ["done", "left", None]
     assert stepping.deployment.effects() == ["one", "two", "three", "undo-two", "undo-one"]

@@ -28,14 +28,14 @@ def site(tmp_path_factory: pytest.TempPathFactory, redis_server: str) -> Iterato
 
 
 @pytest.fixture
-def known(site: Site) -> Known:
+def names_in_use(site: Site) -> Known:
     """Things that routes, commands and pages can name."""
     return Known(site.ask, site.running)
 
 
 def refusals(site: Site) -> list[str]:
     """The commands that Redis has refused since the last call."""
-    lines = site.running.guarded.refused()
+    lines = site.running.guarded.refusals()
     site.running.guarded.admin.acl_log_reset()
     return lines
 
@@ -45,8 +45,8 @@ def refusals(site: Site) -> list[str]:
 
 @pytest.mark.real
 @pytest.mark.long
-def test_every_route_answers_through_the_proxy(site: Site, known: Known) -> None:
-    failed = list(ask_everything(site.ask, known))
+def test_every_route_answers_through_the_proxy(site: Site, names_in_use: Known) -> None:
+    failed = list(ask_everything(site.ask, names_in_use))
     agent = site.leave()
     paths = {route.name: route.path for route in ALL}
     for name in LAST:
@@ -82,7 +82,7 @@ def test_every_process_runs_in_the_deployment(site: Site) -> None:
 @pytest.mark.parametrize("command", [name for name in COMMANDS if COMMANDS[name] != PROCESS])
 def test_a_command_does_its_work(things: Things, site: Site, command: str) -> None:
     for line in COMMANDS[command].split("\n"):
-        done = things.call(command, line.format(known=things, folder=things.folder))
+        done = things.call(command, line.format(names_in_use=things, folder=things.folder))
         assert done.status == 0, (line, done)
 
     assert refusals(site) == []
@@ -180,7 +180,7 @@ def test_a_page_is_shown_through_the_proxy(
     site: Site, browser: WebBrowser, things: Things, rule: str
 ) -> None:
     status, words = OTHERWISE.get(rule, (200, ""))
-    address = PAGES.get(rule, rule).format(known=things)
+    address = PAGES.get(rule, rule).format(names_in_use=things)
     with browser.get(address, stream=True) as response:
         if response.headers["Content-Type"].startswith("text/event-stream"):
             assert next(response.iter_content(1))

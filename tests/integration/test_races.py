@@ -35,7 +35,7 @@ class Told:
     body: dict[str, Any]
 
     @property
-    def won(self) -> bool:
+    def is_winner(self) -> bool:
         """Check that this answer resolved the item."""
         return self.status in (200, 202)
 
@@ -114,13 +114,13 @@ def check_told(answers: list[Told], resolved: dict[str, ApprovalItem]) -> None:
     """Nobody was told anything that is not so."""
     for name, item in resolved.items():
         about = [answer for answer in answers if answer.item == name]
-        winners = [answer for answer in about if answer.won]
+        winners = [answer for answer in about if answer.is_winner]
         assert len(winners) <= 1, f"{name} was resolved {len(winners)} times"
         for winner in winners:
             assert item.status == ANSWERS[winner.answer] == winner.body["approval"]["status"]
             assert item.acted_by == winner.caller == winner.body["approval"]["actedBy"]
         for winner in about:
-            if not winner.won:
+            if not winner.is_winner:
                 assert (winner.status, winner.body["type"]) == (404, "/problems/not-pending"), (
                     winner
                 )

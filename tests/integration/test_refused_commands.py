@@ -62,7 +62,7 @@ class Watch:
             raise AssertionError(f"{goal}: nothing went on for {WITHIN:g} s") from None
         self.worst = max(self.worst, (time.monotonic() - began, goal))
 
-    def doubled(self) -> list[str]:
+    def duplicates(self) -> list[str]:
         """The effects that occur more than once."""
         lines = [line.rpartition(":")[0] for line in self._deployment.effects()]
         counted = Counter(line for line in lines if line.startswith("act:"))
@@ -70,7 +70,7 @@ class Watch:
 
 
 @pytest.fixture
-def guarded(tmp_path: Path, redis_server: str) -> Iterator[Guarded]:
+def redis_with_users(tmp_path: Path, redis_server: str) -> Iterator[Guarded]:
     """A Redis with users."""
     redis = Guarded(tmp_path)
     yield redis
@@ -78,29 +78,29 @@ def guarded(tmp_path: Path, redis_server: str) -> Iterator[Guarded]:
 
 
 @pytest.fixture
-def ticking(guarded: Guarded, tmp_path: Path) -> Iterator[Deployment]:
+def ticking(redis_with_users: Guarded, tmp_path: Path) -> Iterator[Deployment]:
     """An agent that ticks five times a second, with an impatient worker."""
-    with Deployment(guarded.urls["admin"], tmp_path) as deployment:
+    with Deployment(redis_with_users.urls["admin"], tmp_path) as deployment:
         quick = {"LEASE": "1", "RESEND_AFTER": "0.5", "SWEEP": "0.3"}
         deployment.environment.update(
             {f"BOYD_TIMING__{name}": value for name, value in quick.items()}
         )
-        deployment.environment["BOYD_REDIS_URL"] = guarded.urls["worker"]
+        deployment.environment["BOYD_REDIS_URL"] = redis_with_users.urls["worker"]
         deployment.worker("worker", TICKING)
-        deployment.environment["BOYD_REDIS_URL"] = guarded.urls["beat"]
+        deployment.environment["BOYD_REDIS_URL"] = redis_with_users.urls["beat"]
         deployment.beat("beat", TICKING)
         Watch(deployment).recovers("the start")
         yield deployment
 
 
 def test_a_key_of_another_type_in_place_of_each_key_in_turn_stops_nothing(
-    ticking: Deployment, guarded: Guarded, measure: Measure
+    ticking: Deployment, redis_with_users: Guarded, measure: Measure
 ) -> None:
     watch = Watch(ticking)
     for key in WRITTEN:
-        guarded.admin.set(key, "foreign")
+        redis_with_users.admin.set(key, "foreign")
         time.sleep(LASTS)
-        guarded.admin.delete(key)
+        redis_with_users.admin.delete(key)
         watch.recovers(key)
     took, key = watch.worst
     measure(17, f"a foreign key for {LASTS} s: the next success after {took:.1f} s at most ({key})")
@@ -108,21 +108,21 @@ def test_a_key_of_another_type_in_place_of_each_key_in_turn_stops_nothing(
     blind = longest(ticking, ["ticking"])
     measure.most(15, "the longest time without an observation", blind, "foreign keys")
 
-    assert watch.doubled() == []
+    assert watch.duplicates() == []
 
 
 @pytest.mark.long
 def test_each_command_that_is_forbidden_in_turn_stops_nothing(
-    ticking: Deployment, guarded: Guarded, measure: Measure
+    ticking: Deployment, redis_with_users: Guarded, measure: Measure
 ) -> None:
     watch = Watch(ticking)
-    users = guarded.admin.acl_list()
+    users = redis_with_users.admin.acl_list()
     [rules] = [line for line in users if line.startswith("user worker ")]
     commands = [word[1:] for word in rules.split() if word.startswith("+")]
     for command in sorted(set(commands) - LEFT_ALONE):
-        guarded.admin.execute_command("ACL", "SETUSER", "worker", f"-{command}")
+        redis_with_users.admin.execute_command("ACL", "SETUSER", "worker", f"-{command}")
         time.sleep(LASTS)
-        guarded.admin.execute_command("ACL", "SETUSER", "worker", f"+{command}")
+        redis_with_users.admin.execute_command("ACL", "SETUSER", "worker", f"+{command}")
         watch.recovers(command)
     took, command = watch.worst
     measure(
@@ -132,4 +132,4 @@ def test_each_command_that_is_forbidden_in_turn_stops_nothing(
     blind = longest(ticking, ["ticking"])
     measure.most(15, "the longest time without an observation", blind, "forbidden commands")
 
-    assert watch.doubled() == []
+    assert watch.duplicates() == []

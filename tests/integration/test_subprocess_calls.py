@@ -86,7 +86,7 @@ def hangs(text): time.sleep(300)
 
 
 @pytest.fixture
-def called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
+def run_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
     """Call one of the functions, with the file for the ids of the processes it leaves."""
     (tmp_path / "odd_functions.py").write_text(FUNCTIONS)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -101,10 +101,10 @@ def called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
             os.kill(int(pid), signal.SIGKILL)
 
 
-def test_a_call_returns_the_answer_of_its_function(called: Callable[..., Any]) -> None:
-    assert called("plain", argument="abc ü\ud800\n") == "\n\ud800ü cba"
-    assert called("plain", argument="x" * 1_000_000) == "x" * 1_000_000
-    assert called("big", argument="ab") == "ab" * 1_000_000
+def test_a_call_returns_the_answer_of_its_function(run_function: Callable[..., Any]) -> None:
+    assert run_function("plain", argument="abc ü\ud800\n") == "\n\ud800ü cba"
+    assert run_function("plain", argument="x" * 1_000_000) == "x" * 1_000_000
+    assert run_function("big", argument="ab") == "ab" * 1_000_000
 
 
 LEFT = ["daemon", "fork", "fork_in_c", "fork_returns", "thread", "closes"]
@@ -112,39 +112,39 @@ LEFT = ["daemon", "fork", "fork_in_c", "fork_returns", "thread", "closes"]
 
 @pytest.mark.parametrize("name", LEFT)
 def test_processes_left_behind_do_not_hold_back_the_answer(
-    name: str, called: Callable[..., Any]
+    name: str, run_function: Callable[..., Any]
 ) -> None:
-    assert called(name) == "answer"
+    assert run_function(name) == "answer"
 
 
 @pytest.mark.parametrize("name", ["dies", "fork_in_c_and_die"])
 def test_a_process_that_ends_without_an_answer_has_failed(
-    name: str, called: Callable[..., Any]
+    name: str, run_function: Callable[..., Any]
 ) -> None:
     with pytest.raises(subprocess_call.Failed, match="its process ended with status 7"):
-        called(name)
+        run_function(name)
 
 
-def test_an_error_without_a_text_is_its_type(called: Callable[..., Any]) -> None:
+def test_an_error_without_a_text_is_its_type(run_function: Callable[..., Any]) -> None:
     with pytest.raises(subprocess_call.Failed, match=r"^KeyError$"):
-        called("mute")
+        run_function("mute")
 
 
-def test_an_exit_is_an_error(called: Callable[..., Any]) -> None:
+def test_an_exit_is_an_error(run_function: Callable[..., Any]) -> None:
     with pytest.raises(subprocess_call.Failed, match="SystemExit: no more"):
-        called("exits")
+        run_function("exits")
 
 
 @pytest.mark.parametrize("name", ["hangs", "fork_in_c_and_hang"])
-def test_a_call_ends_at_its_time_limit(name: str, called: Callable[..., Any]) -> None:
+def test_a_call_ends_at_its_time_limit(name: str, run_function: Callable[..., Any]) -> None:
     open_before = len(list(Path("/proc/self/fd").iterdir()))
     with pytest.raises(Overrun, match=r"took longer than 1\.5 s"):
-        called(name, timeout=1.5)
+        run_function(name, timeout=1.5)
 
     assert len(list(Path("/proc/self/fd").iterdir())) == open_before
 
 
-def test_the_answer_is_one_line(called: Callable[..., Any]) -> None:
+def test_the_answer_is_one_line(run_function: Callable[..., Any]) -> None:
     lines = json.dumps(["a\nb\n"] * 3)
 
-    assert called("plain", argument=lines) == lines[::-1]
+    assert run_function("plain", argument=lines) == lines[::-1]

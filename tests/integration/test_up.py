@@ -52,7 +52,7 @@ class Up:
             **environment,
         }
         with self.output.open("w") as output:
-            self.process = self._forked(agents, output) if refused else self._run(agents, output)
+            self.process = self._fork(agents, output) if refused else self._run(agents, output)
 
     def __enter__(self) -> Self:
         return self
@@ -85,7 +85,7 @@ class Up:
         """Everything below it."""
         return psutil.Process(self.process.pid).children(recursive=True)
 
-    def left(self) -> list[psutil.Process]:
+    def leftovers(self) -> list[psutil.Process]:
         """The processes that have its folder in their environment, regardless of their parents."""
         return [process for process in psutil.process_iter() if self._is_ours(process)]
 
@@ -94,7 +94,7 @@ class Up:
             return process.environ().get("XDG_STATE_HOME") == self.environment["XDG_STATE_HOME"]
         return False
 
-    def _forked(self, agents: Sequence[str], output: IO[str]) -> Process:
+    def _fork(self, agents: Sequence[str], output: IO[str]) -> Process:
         return nursery().start(["up", *agents], self.environment, output.fileno())
 
     def _run(self, agents: Sequence[str], output: IO[str]) -> Process:
@@ -400,7 +400,7 @@ def test_an_invalid_setup_is_reported_in_one_line_before_anything_starts(
     assert message in output
     assert len(output.splitlines()) == 1, output
     assert status == 1
-    assert failed.left() == []
+    assert failed.leftovers() == []
 
 
 def test_a_port_in_use_is_reported_before_anything_starts(tmp_path: Path, agent: str) -> None:

@@ -50,7 +50,7 @@ class SshHost:
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
-    def known(self) -> str:
+    def known_hosts_line(self) -> str:
         """Its line in a file of known hosts."""
         return f"[127.0.0.1]:{self.port} {(self.folder / 'key.pub').read_text()}"
 
@@ -101,7 +101,7 @@ class Fleet:
             "ansible.cfg",
             "[defaults]\ninterpreter_python = /usr/bin/python3\n[connection]\npipelining = true\n",
         )
-        self.known_hosts.write_text("".join(host.known for host in self.hosts.values()))
+        self.known_hosts.write_text("".join(host.known_hosts_line for host in self.hosts.values()))
 
     def write(self, name: str, text: str) -> None:
         """Write a file of the project."""

@@ -95,13 +95,13 @@ class MadeTasks:
         return state
 
     def get(self, request: AssistantRequest, name: str) -> TaskState:
-        task = self._known(name)
+        task = self._find(name)
         if task.state.status == "working" and (not task.until or task.until <= datetime.now(UTC)):
             task.state = replace(task.state, **task.end)
         return task.state
 
     def update(self, request: AssistantRequest, name: str, answers: object) -> None:
-        task = self._known(name)
+        task = self._find(name)
         assert isinstance(answers, dict)
         left = {key: ask for key, ask in (task.state.asks or {}).items() if key not in answers}
         status: TaskStatus = "input_required" if left else "working"
@@ -109,10 +109,10 @@ class MadeTasks:
 
     def cancel(self, request: AssistantRequest, name: str) -> None:
         if self.get(request, name).status in ("working", "input_required"):
-            task = self._known(name)
+            task = self._find(name)
             task.state = replace(task.state, status="cancelled", asks=None)
 
-    def _known(self, name: str) -> MadeTask:
+    def _find(self, name: str) -> MadeTask:
         if name not in self.known:
             raise McpRefusal(INVALID_PARAMS, "no such task")
         return self.known[name]

@@ -43,7 +43,7 @@ class AgentClient:
 
     def observed(self, source: str) -> dict[str, Any]:
         """The data of the next observation from *source*."""
-        data: dict[str, Any] = wait_until(lambda: self._seen(source), 30)
+        data: dict[str, Any] = wait_until(lambda: self._newest_data(source), 30)
         return data
 
     def perform(self, action: str, **params: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -116,7 +116,7 @@ class AgentClient:
         errors = self._latest().get("observerErrors") or []
         return next((error["error"] for error in errors if error["id"] == observer), None)
 
-    def _seen(self, source: str) -> dict[str, Any] | None:
+    def _newest_data(self, source: str) -> dict[str, Any] | None:
         for observation in self._latest()["observations"]:
             if observation["source"] == source:
                 data: dict[str, Any] = observation["data"]

@@ -74,7 +74,7 @@ class Browser:
 
     def get(self, path: str, **headers: str) -> Shown:
         """Open a page, and follow where it leads."""
-        return self._shown(self.client.get(path, headers=headers, follow_redirects=True))
+        return self._page(self.client.get(path, headers=headers, follow_redirects=True))
 
     def send(self, form: Form, follow: bool = True, **fields: Any) -> Shown:
         """Send a form with further fields."""
@@ -84,9 +84,9 @@ class Browser:
         """Send fields, as a page of the console would."""
         sent = {**SAME_ORIGIN, **{name.replace("_", "-"): value for name, value in headers.items()}}
         answer = self.client.post(path, data=fields, headers=sent, follow_redirects=follow)
-        return self._shown(answer)
+        return self._page(answer)
 
-    def _shown(self, answer: Any) -> Shown:
+    def _page(self, answer: Any) -> Shown:
         parts = urlsplit(answer.request.full_path.rstrip("?"))
         path = parts.path + (f"?{parts.query}" if parts.query else "")
         return Shown(answer.status_code, path, answer.get_data(as_text=True), answer.headers)

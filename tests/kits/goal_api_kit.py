@@ -190,7 +190,7 @@ class ImaginaryMind:
             ),
             ("POST", "/consolidate", self._consolidate),
             ("GET", "/questions", lambda _: (200, QuestionList(questions=self.questions))),
-            ("POST", "/questions/([^/]+)/answer", self._answered),
+            ("POST", "/questions/([^/]+)/answer", self._answer),
             ("GET", "/graph", self._graph),
             ("GET", "/graph/search", self._search),
             ("POST", "/graph/facts", self._learn),
@@ -215,7 +215,7 @@ class ImaginaryMind:
         active = [goal for goal in self.goals.values() if goal.status == "Active"]
         if not active:
             act = NOTHING
-        self.results[number] = self._done(number, act, active)
+        self.results[number] = self._act(number, act, active)
         self.begun.set()
         message = "iteration started"
         return 202, {
@@ -225,7 +225,7 @@ class ImaginaryMind:
             "iteration": number,
         }
 
-    def _done(self, number: int, act: Act, active: list[Goal]) -> LoopResult:
+    def _act(self, number: int, act: Act, active: list[Goal]) -> LoopResult:
         error = act.more.get("error")
         if act.progress is not None:
             goal = max(
@@ -421,7 +421,7 @@ class ImaginaryMind:
     def _consolidate(self, _: dict[str, Any]) -> Answer:
         return 200, Consolidated(consolidated=3, forgotten=2, pressure=0.45)
 
-    def _answered(self, id: str, body: dict[str, Any]) -> Answer:
+    def _answer(self, id: str, body: dict[str, Any]) -> Answer:
         places = [place for place, entry in enumerate(self.questions) if entry.id == id]
         if not places:
             return 404, {"error": f"no question {id!r}"}

@@ -57,7 +57,7 @@ class Guarded:
         if number == signal.SIGKILL:
             self._process.wait()
 
-    def refused(self) -> list[str]:
+    def refusals(self) -> list[str]:
         """The refused commands of each user, in the words of `ACL LOG`.
 
         Without what redis-py tells of itself when it connects: it goes on when that is refused, and

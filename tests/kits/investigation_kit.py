@@ -69,7 +69,7 @@ class Case:
         self.site.dispatcher.held = True
         return self.asked(question)
 
-    def written(self, id: str, *texts: str) -> None:
+    def write(self, id: str, *texts: str) -> None:
         """Have those texts, of whatever release, in its log."""
         for text in texts:
             self.site.lab.client.xadd(f"boyd:{{disks}}:log:{id}", {"entry": text})

@@ -57,7 +57,7 @@ class Rogue:
         lock.write(plugin.lock_file)
         return left_out
 
-    def pinned(self, name: str = "send", **more: Any) -> dict[str, Any]:
+    def pin(self, name: str = "send", **more: Any) -> dict[str, Any]:
         """Options that let a locked tool run alone."""
         plugin = self.plugin()
         plugin.use_folder(self.folder)

@@ -36,7 +36,7 @@ class Measure:
         yield
         self(promise, f"{label}: {monotonic() - began:.1f} s")
 
-    def dumped(self) -> dict[str, Any]:
+    def dump(self) -> dict[str, Any]:
         """The figures, in a form that another process can add to its own."""
         most = [(*key, *longest) for key, longest in self._most.items()]
         return {"figures": self._figures, "most": most}

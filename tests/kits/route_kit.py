@@ -63,8 +63,8 @@ PATHS = {
 }
 #: What is sent to the routes that need a body.
 BODIES: dict[str, Any] = {
-    "actions.lift_hold": {"action": "{known.held}"},
-    "autonomy.revoke_autonomy": {"action": "{known.granted}"},
+    "actions.lift_hold": {"action": "{known.action_on_hold}"},
+    "autonomy.revoke_autonomy": {"action": "{known.free_action}"},
     "approvals.approve_all": {"ids": ["{known.approval}"]},
     "approvals.deny_all": {"ids": ["{known.approval}"]},
     "approvals.withdraw_all": {"ids": ["{known.approval}"]},
@@ -159,14 +159,14 @@ class Known:
         return hashlib.sha256("\n".join(map(str, row[:2])).encode()).hexdigest()[:8]
 
     @property
-    def held(self) -> str:
+    def action_on_hold(self) -> str:
         """An action that is held."""
         fields = {"action": "counter:add", "kind": "suspended", "execution": "loop:1"}
         self._running.store.client.hset("boyd:{routed}:hold:counter:add:", mapping=fields)
         return fields["action"]
 
     @property
-    def granted(self) -> str:
+    def free_action(self) -> str:
         """An action that was let run alone."""
         grant = {"id": "g", "atLeast": 0.9, "since": 1, "until": 2e12, "by": ["ann"]}
         record = json.dumps({"label": "l", "effective": 99, "grant": grant})
@@ -231,12 +231,12 @@ class Known:
 
     @property
     def open_investigation(self) -> str:
-        return self._asked(SLOW)
+        return self._investigation(SLOW)
 
     @property
     def investigation(self) -> str:
         """One that has ended."""
-        investigation_id = self._asked("Why?")
+        investigation_id = self._investigation("Why?")
         store = self._running.agent("routed").investigations
         wait_until(
             lambda: (record := store.get(investigation_id)) is not None and record.status == "ended"
@@ -247,7 +247,7 @@ class Known:
     def key(self) -> str:
         return str(self._ask("POST", f"{BASE}/keys", BODIES["keys.create"], 201)["id"])
 
-    def _asked(self, question: str) -> str:
+    def _investigation(self, question: str) -> str:
         return str(self._post("/investigations", {"question": question}, 201)["id"])
 
     def _post(self, path: str, body: Any = None, expect: int = 200) -> Any:

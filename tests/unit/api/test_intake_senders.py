@@ -236,7 +236,7 @@ def test_no_other_intake_takes_a_secret_in_the_url(site: Site) -> None:
 
 
 @pytest.fixture
-def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def odd_formats(monkeypatch: pytest.MonkeyPatch) -> None:
     """Install two formats: one that cannot be imported, one without its library."""
     points = {
         "broken": EntryPoint("broken", "no_such_package:parse", formats.GROUP),
@@ -252,7 +252,7 @@ def imports_when_it_reads(_: Any) -> list[Any]:
     return [no_such_library]
 
 
-@pytest.mark.usefixtures("installed")
+@pytest.mark.usefixtures("odd_formats")
 @pytest.mark.parametrize(
     ("intake", "reason"),
     [

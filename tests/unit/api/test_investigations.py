@@ -227,7 +227,7 @@ def test_a_page_of_the_log_ends_when_it_is_large(
 ) -> None:
     id = case.pending()
     for number in range(2 * routes.STEP):
-        case.written(id, Asked(text=f"{number}").to_json())
+        case.write(id, Asked(text=f"{number}").to_json())
     monkeypatch.setattr(routes, "PAGE_BYTES", 1)
     page = case.get(f"/investigations/{id}/log").json
 
@@ -237,7 +237,7 @@ def test_a_page_of_the_log_ends_when_it_is_large(
 
 def test_entries_of_a_later_release_are_passed_over_and_keep_their_place(case: Case) -> None:
     id = case.pending()
-    case.written(id, '{"kind":"sung","notes":3}', Asked(text="known").to_json())
+    case.write(id, '{"kind":"sung","notes":3}', Asked(text="known").to_json())
     places = [entry.id for entry in case.store.log(id)]
     page = case.get(f"/investigations/{id}/log?limit=1&after={places[0]}").json
     rest = case.get(f"/investigations/{id}/log?after={page['nextAfter']}").json
@@ -318,7 +318,7 @@ def test_entries_are_streamed_as_they_are_written(
 
 def test_an_entry_of_an_unknown_kind_is_streamed_as_an_id_only(case: Case) -> None:
     id = case.pending()
-    case.written(id, '{"kind":"sung"}', Asked(text="known").to_json())
+    case.write(id, '{"kind":"sung"}', Asked(text="known").to_json())
     stream = case.stream(id)
     blocks = [stream.next() for _ in range(4)]
     stream.answer.close()
@@ -339,7 +339,7 @@ def test_a_long_log_is_sent_in_parts(case: Case) -> None:
     id = case.asked()
     last = case.entries(id)[-1]
     assert last is not None
-    case.written(id, *[Said(step=9, text="x" * 50_000).to_json()] * 50, last.to_json())
+    case.write(id, *[Said(step=9, text="x" * 50_000).to_json()] * 50, last.to_json())
     answer = case.get(f"/investigations/{id}/events", buffered=False)
     sizes = [len(chunk) for chunk in answer.response]
     answer.close()

@@ -77,7 +77,7 @@ class Recorded:
 
 
 @pytest.fixture(params=sorted(path.name for path in FOLDER.glob("*.*.*")))
-def recorded(request: pytest.FixtureRequest) -> Recorded:
+def release_api(request: pytest.FixtureRequest) -> Recorded:
     return Recorded(Release(request.param))
 
 
@@ -89,17 +89,19 @@ def read(client: Any, address: str, **headers: str) -> tuple[int, str]:
         return response.status_code, response.get_data(as_text=True)
 
 
-def test_every_route_reads_every_record(recorded: Recorded) -> None:
-    client = recorded.app.test_client()
-    answers = {path: read(client, path, **recorded.people["ann"]) for path in recorded.addresses()}
+def test_every_route_reads_every_record(release_api: Recorded) -> None:
+    client = release_api.app.test_client()
+    answers = {
+        path: read(client, path, **release_api.people["ann"]) for path in release_api.addresses()
+    }
 
     assert len(answers) > 100
     assert [answer for answer in answers.items() if is_broken(*answer[1])] == []
 
 
 @pytest.mark.long
-def test_every_page_that_links_lead_to_is_shown(recorded: Recorded) -> None:
-    browser = Browser(SimpleNamespace(app=recorded.app), recorded.people["ann"])  # type: ignore[arg-type]
+def test_every_page_that_links_lead_to_is_shown(release_api: Recorded) -> None:
+    browser = Browser(SimpleNamespace(app=release_api.app), release_api.people["ann"])  # type: ignore[arg-type]
     queue, places, broken = ["/console/"], set[tuple[str, ...]](), []
     for address in queue:
         status, text = read(browser.client, address)

@@ -28,7 +28,7 @@ def make_changes(places: int = 1) -> tuple[ChangeWatcher, threading.Event]:
 
 
 @pytest.fixture
-def woken_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_polling(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody looks by himself: who waits is woken, or waits to the end."""
     monkeypatch.setattr(change_watcher, "LOOK", 100.0)
 
@@ -40,7 +40,7 @@ def test_a_value_already_present_is_returned_at_once() -> None:
     stopping.set()
 
 
-@pytest.mark.usefixtures("woken_only")
+@pytest.mark.usefixtures("no_polling")
 def test_an_event_wakes_a_waiting_request() -> None:
     changes, stopping = make_changes()
     times: list[float] = []
@@ -56,7 +56,7 @@ def test_an_event_wakes_a_waiting_request() -> None:
     stopping.set()
 
 
-@pytest.mark.usefixtures("woken_only")
+@pytest.mark.usefixtures("no_polling")
 def test_an_event_between_looking_and_waiting_is_not_lost() -> None:
     changes, stopping = make_changes()
     times: list[float] = []
@@ -79,7 +79,7 @@ def test_without_events_it_looks_by_itself() -> None:
     stopping.set()
 
 
-@pytest.mark.usefixtures("woken_only")
+@pytest.mark.usefixtures("no_polling")
 def test_nobody_waits_longer_than_they_may() -> None:
     changes, stopping = make_changes()
     began = time.monotonic()
@@ -89,7 +89,7 @@ def test_nobody_waits_longer_than_they_may() -> None:
     stopping.set()
 
 
-@pytest.mark.usefixtures("woken_only")
+@pytest.mark.usefixtures("no_polling")
 def test_beyond_the_places_nobody_waits() -> None:
     changes, stopping = make_changes(places=1)
     inside: list[Any] = []
@@ -105,7 +105,7 @@ def test_beyond_the_places_nobody_waits() -> None:
     stopping.set()
 
 
-@pytest.mark.usefixtures("woken_only")
+@pytest.mark.usefixtures("no_polling")
 @pytest.mark.parametrize("reason", ["stopping", "gone"])
 def test_nobody_waits_for_a_client_that_left_or_a_process_that_stops(reason: str) -> None:
     changes, stopping = make_changes()

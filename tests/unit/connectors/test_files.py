@@ -604,7 +604,7 @@ def approve_execution(on: Rig, **more: Any) -> Context:
     return replace(on.ctx, execution_id="approval:one", _approvals=approvals)
 
 
-def shown_list(*files: Path) -> ActionResult:
+def list_files(*files: Path) -> ActionResult:
     approval_entries = [
         file_set.file_at(-1, str(file), str(file)).approval_entry() for file in files
     ]
@@ -617,7 +617,7 @@ def test_only_files_are_deleted_that_all_approvers_have_seen(logs: Path) -> None
     a, b, c = (old(logs / f"{name}.log") for name in "abc")
     on, at = rig(logs), datetime(2026, 1, 1, tzinfo=UTC)
     votes = [SimpleNamespace(at=at), SimpleNamespace(at=at + timedelta(seconds=2))]
-    lists = {"first_preview": shown_list(a, b), "preview": shown_list(b, c)}
+    lists = {"first_preview": list_files(a, b), "preview": list_files(b, c)}
     ctx = approve_execution(on, **lists, preview_at=at + timedelta(seconds=1), approvals=votes)
     action = on.host.actions["files:delete_old"]
     assert action.params is not None

@@ -139,11 +139,11 @@ def test_one_that_goes_on_says_that_nobody_does_its_work(case: Case, ann: Browse
 
 def test_a_turn_is_shown_while_the_model_writes_it(case: Case, ann: Browser) -> None:
     id = case.pending()
-    case.written(id, *(Delta(step=1, channel="text", text=t).to_json() for t in ("I lo", "ok")))
+    case.write(id, *(Delta(step=1, channel="text", text=t).to_json() for t in ("I lo", "ok")))
     text = ann.get(f"{LIST}/{id}").text
     assert "the model writes" in text
     assert "I look" in text
-    case.written(id, Said(step=1, text="I look.").to_json())
+    case.write(id, Said(step=1, text="I look.").to_json())
     assert "the model writes" not in ann.get(f"{LIST}/{id}").text
 
 
@@ -151,9 +151,9 @@ def long_log(case: Case, id: str, steps: int, output: str = "full") -> None:
     """Have many steps in its log, each with a call."""
     for step in range(1, steps + 1):
         tool_call = ToolCall(id=f"call{step:05}", name="look", arguments=f'{{"path": "/{step}"}}')
-        case.written(id, Said(step=step, text=f"Step {step}.", calls=[tool_call]).to_json())
-        case.written(id, Started(call_id=tool_call.id).to_json())
-        case.written(id, result(step, f"{step} {output}").to_json())
+        case.write(id, Said(step=step, text=f"Step {step}.", calls=[tool_call]).to_json())
+        case.write(id, Started(call_id=tool_call.id).to_json())
+        case.write(id, result(step, f"{step} {output}").to_json())
 
 
 def test_of_a_long_transcript_the_last_part_is_shown_and_leads_to_the_rest(
@@ -214,7 +214,7 @@ def test_the_growth_of_the_log_of_an_open_investigation_is_hinted(case: Case) ->
     start = feed.first()
 
     def has_hint() -> bool:
-        case.written(id, Delta(step=1, channel="text", text="I").to_json())
+        case.write(id, Delta(step=1, channel="text", text="I").to_json())
         return "investigation disks" in [event.data for event in feed.after(start)]
 
     assert wait_until(has_hint)

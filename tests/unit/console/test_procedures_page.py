@@ -31,24 +31,24 @@ ASKING = Autonomy(mode="approval-required")
 
 
 @pytest.fixture
-def done() -> list[str]:
+def effects_of_steps() -> list[str]:
     """The effects of the steps."""
     return []
 
 
 @pytest.fixture
-def farm(server: Any, done: list[str]) -> Lab:
+def farm(server: Any, effects_of_steps: list[str]) -> Lab:
     """An agent with a procedure whose second step loses its outcome."""
 
     def drain() -> None:
-        done.append("drain")
+        effects_of_steps.append("drain")
 
     def restart() -> Any:
-        done.append("restart")
+        effects_of_steps.append("restart")
         return {"action": "p:restart"}
 
     actions = [
-        Action(name="drain", execute=drain, rollback=lambda: done.append("undrain")),
+        Action(name="drain", execute=drain, rollback=lambda: effects_of_steps.append("undrain")),
         Action(name="restart", execute=restart, autonomy=ASKING, dry_run=lambda: "would restart"),
     ]
     steps = [ProcedureStep(id="drain", action="p:drain"), ProcedureStep(id="ok", ask="Go on?")]
@@ -104,7 +104,7 @@ def test_the_page_of_the_approval_shows_the_plan_and_then_its_state(
 
 
 def test_the_page_of_the_agent_cancels_a_procedure(
-    ann: Browser, place: Site, done: list[str]
+    ann: Browser, place: Site, effects_of_steps: list[str]
 ) -> None:
     start_procedure(place)
     page = ann.get(PAGE)
@@ -112,7 +112,7 @@ def test_the_page_of_the_agent_cancels_a_procedure(
     ann.send(page.form("/procedures/cancel"))
     go_on(place.lab)
 
-    assert done == ["drain", "undrain"]
+    assert effects_of_steps == ["drain", "undrain"]
     assert "cancelled by ann" in ann.get(PAGE).text
 
 
@@ -130,7 +130,7 @@ def stop_by_freeze(place: Site) -> str:
 
 
 def test_a_stopped_procedure_is_resumed_from_the_page(
-    ann: Browser, place: Site, done: list[str]
+    ann: Browser, place: Site, effects_of_steps: list[str]
 ) -> None:
     id = stop_by_freeze(place)
     assert place.get("/procedures").json["procedures"][0]["state"] == "stopped"
@@ -147,7 +147,7 @@ def test_a_stopped_procedure_is_resumed_from_the_page(
     place.post(f"/approvals/{again}/approve?wait=0", headers=bob)
     go_on(place.lab)
     assert place.get(f"/procedures/{id}").json["state"] == "succeeded"
-    assert done == ["drain", "restart"]
+    assert effects_of_steps == ["drain", "restart"]
 
 
 def test_a_stop_for_the_reader_is_named_behind_many_that_others_resume(

@@ -78,7 +78,7 @@ def template(folder: Path, values: dict[str, Any]) -> Any:
 
 
 @pytest.fixture(scope="module")
-def rendered(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def render(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The manifests of a set of values by kind and name."""
 
     @cache
@@ -115,19 +115,17 @@ def workloads(manifests: dict[str, Manifest]) -> list[Manifest]:
 @runs_helm
 @every_set
 @pytest.mark.parametrize("version", ["1.27", "1.37"])
-def test_every_manifest_fits_the_schema_of_kubernetes(
-    rendered: Any, name: str, version: str
-) -> None:
+def test_every_manifest_fits_the_schema_of_kubernetes(render: Any, name: str, version: str) -> None:
     schemas = pytest.importorskip("kubernetes_validate")
-    for manifest in rendered(name).values():
+    for manifest in render(name).values():
         if manifest["kind"] not in FOREIGN:
             schemas.validate(manifest, version, strict=True)
 
 
 @runs_helm
 @every_set
-def test_pods_run_what_exists_and_mount_what_exists(rendered: Any, name: str) -> None:
-    manifests = rendered(name)
+def test_pods_run_what_exists_and_mount_what_exists(render: Any, name: str) -> None:
+    manifests = render(name)
     configs = {
         manifest["metadata"]["name"]
         for manifest in manifests.values()
@@ -146,7 +144,7 @@ def test_pods_run_what_exists_and_mount_what_exists(rendered: Any, name: str) ->
 
 @runs_helm
 def test_with_the_values_of_production_it_makes_what_kustomize_makes(
-    rendered: Any, tmp_path: Path
+    render: Any, tmp_path: Path
 ) -> None:
     shutil.copytree(DEPLOY, tmp_path / "deploy")
     overlay = tmp_path / "deploy" / "kubernetes" / "overlays" / "production"
@@ -161,7 +159,7 @@ def test_with_the_values_of_production_it_makes_what_kustomize_makes(
         f"{document['kind']}-{document['metadata']['name']}": document
         for document in kustomized.values()
     }
-    charted = {name: plain(document) for name, document in rendered("production").items()}
+    charted = {name: plain(document) for name, document in render("production").items()}
     assert set(charted) == set(kustomized)
     for name, manifest in kustomized.items():
         assert charted[name] == manifest, name
@@ -183,9 +181,9 @@ def plain(manifest: Manifest) -> Manifest:
 
 
 @runs_helm
-def test_pods_are_replaced_when_the_agent_or_a_setting_changes(rendered: Any) -> None:
+def test_pods_are_replaced_when_the_agent_or_a_setting_changes(render: Any) -> None:
     def sums(name: str) -> set[str]:
-        pods = [workload["spec"]["template"]["metadata"] for workload in workloads(rendered(name))]
+        pods = [workload["spec"]["template"]["metadata"] for workload in workloads(render(name))]
         return {pod["annotations"]["checksum/settings"] for pod in pods}
 
     assert len(sums("default")) == len(sums("own agent")) == 1
@@ -194,8 +192,8 @@ def test_pods_are_replaced_when_the_agent_or_a_setting_changes(rendered: Any) ->
 
 
 @runs_helm
-def test_an_agent_of_ones_own_comes_with_its_files(rendered: Any) -> None:
-    manifests = rendered("own agent")
+def test_an_agent_of_ones_own_comes_with_its_files(render: Any) -> None:
+    manifests = render("own agent")
 
     assert manifests["ConfigMap-boyd-agent"]["data"] == {
         "agent.toml": 'id = "shop"\n',
@@ -207,9 +205,9 @@ def test_an_agent_of_ones_own_comes_with_its_files(rendered: Any) -> None:
 
 
 @runs_helm
-def test_a_role_can_have_settings_and_secrets_of_its_own(rendered: Any) -> None:
+def test_a_role_can_have_settings_and_secrets_of_its_own(render: Any) -> None:
     paths_of, variables = {}, {}
-    for workload in workloads(rendered("own agent")):
+    for workload in workloads(render("own agent")):
         role, pod = workload["metadata"]["name"], workload["spec"]["template"]["spec"]
         (secret,) = [v["secret"] for v in pod["volumes"] if "secret" in v]
         paths_of[role] = {item["path"] for item in secret["items"]}
@@ -236,8 +234,8 @@ def test_every_setting_that_is_a_secret_is_refused(tmp_path: Path) -> None:
 
 
 @runs_helm
-def test_values_reach_the_manifests(rendered: Any) -> None:
-    manifests = rendered("elsewhere")
+def test_values_reach_the_manifests(render: Any) -> None:
+    manifests = render("elsewhere")
     pod = manifests["Deployment-boyd-api"]["spec"]["template"]["spec"]
 
     assert "ConfigMap-boyd-agent" not in manifests
@@ -254,13 +252,13 @@ def test_values_reach_the_manifests(rendered: Any) -> None:
     assert egress == {"ports": [{"port": 6380}], "to": to}
     (outwards,) = manifests["NetworkPolicy-boyd-api-outwards"]["spec"]["egress"]
     assert outwards == {"to": [{"ipBlock": {"cidr": "198.51.100.0/24"}}]}
-    assert not [name for name in rendered("open") if name.startswith("NetworkPolicy")]
+    assert not [name for name in render("open") if name.startswith("NetworkPolicy")]
 
 
 @runs_helm
-def test_grafana_gets_every_dashboard_as_it_is(rendered: Any) -> None:
+def test_grafana_gets_every_dashboard_as_it_is(render: Any) -> None:
     config_maps = [
-        manifest for name, manifest in rendered("dashboards").items() if name.endswith("-dashboard")
+        manifest for name, manifest in render("dashboards").items() if name.endswith("-dashboard")
     ]
     contents = {
         Path(file).stem: json.loads(text)

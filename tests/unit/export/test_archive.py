@@ -108,7 +108,7 @@ def archive(lab: Lab, archive_url: str) -> Iterator[Archive]:
 
 
 @pytest.fixture
-def opened(tmp_path: Path) -> Iterator[Callable[..., Archive]]:
+def open_archive(tmp_path: Path) -> Iterator[Callable[..., Archive]]:
     """Opens archives in one SQLite file; all are closed at the end."""
     with ExitStack() as stack:
         yield lambda *arguments, **more: stack.enter_context(
@@ -246,12 +246,12 @@ def test_an_iteration_that_came_before_the_place_is_found_by_a_complete_look(
 
 
 def test_an_approval_that_is_executed_later_is_brought_up_to_date(
-    opened: Callable[..., Archive],
+    open_archive: Callable[..., Archive],
 ) -> None:
     act = Recorder().action(autonomy=Autonomy(mode="approval-required"))
     lab = Lab(agent(sees("eyes", seen()), chooses(choice()), act))
     lab.run()
-    archive = opened(lab.whole)
+    archive = open_archive(lab.whole)
     archive.copy()
     assert archive.count("approval") == 0
     [item] = lab.store.approvals.page(5).pending
@@ -275,7 +275,7 @@ def test_an_approval_that_is_executed_later_is_brought_up_to_date(
 
 
 def test_a_verdict_and_a_notice_of_what_has_ended_are_archived_with_their_events(
-    opened: Callable[..., Archive],
+    open_archive: Callable[..., Archive],
 ) -> None:
     do = Recorder().action(
         autonomy=Autonomy(mode="approval-required"),
@@ -291,7 +291,7 @@ def test_a_verdict_and_a_notice_of_what_has_ended_are_archived_with_their_events
         lab.resolver.answer(item.id, "approved", Actor(principal="ann", person=True))
         lab.deliver()
     item = lab.store.approvals.page(5).history[-1]
-    archive = opened(lab.whole)
+    archive = open_archive(lab.whole)
     archive.copy()
     last = lab.store.events.newest()
     overdue(lab, f"verify:approval:{item.id}")
@@ -308,7 +308,7 @@ def test_a_verdict_and_a_notice_of_what_has_ended_are_archived_with_their_events
 
 
 def test_an_approved_procedure_is_brought_up_to_date_when_it_has_ended(
-    opened: Callable[..., Archive],
+    open_archive: Callable[..., Archive],
 ) -> None:
     fails = Recorder(error=RuntimeError("boom")).action()
     asks = Autonomy(mode="approval-required")
@@ -319,7 +319,7 @@ def test_an_approved_procedure_is_brought_up_to_date_when_it_has_ended(
     [item] = lab.store.approvals.page(5).pending
     lab.resolver.answer(item.id, "approved", Actor(principal="ann", person=True))
     lab.deliver()
-    archive = opened(lab.whole)
+    archive = open_archive(lab.whole)
     archive.copy()
     started = archive.work.approval(item.id)
     assert started is not None
@@ -401,12 +401,12 @@ def test_audit_entries_of_another_chain_are_copied_beside_the_first_ones(
 
 
 def test_records_beyond_the_retention_are_purged_and_not_copied_again(
-    lab: Lab, opened: Callable[..., Archive]
+    lab: Lab, open_archive: Callable[..., Archive]
 ) -> None:
-    archive = opened(lab.whole)
+    archive = open_archive(lab.whole)
     archive.copy()
     assert archive.copier.purge() == 0
-    short = opened(lab.whole, keep=1e-6)
+    short = open_archive(lab.whole, keep=1e-6)
 
     assert short.copier.purge() > 6
     assert short.copy(completely=True) == 0
@@ -416,9 +416,9 @@ def test_records_beyond_the_retention_are_purged_and_not_copied_again(
 
 
 def test_old_records_are_purged_although_nothing_can_be_copied(
-    lab: Lab, opened: Callable[..., Archive], monkeypatch: pytest.MonkeyPatch
+    lab: Lab, open_archive: Callable[..., Archive], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    archive = opened(lab.whole)
+    archive = open_archive(lab.whole)
     archive.copy()
     full = Mock(side_effect=ArchiveUnavailable("the archive does not answer: it is full"))
     monkeypatch.setattr(Copier, "copy_deployment", full)
@@ -667,11 +667,11 @@ def test_a_record_that_cannot_be_read_is_reported_once_and_hides_no_other(
 
 
 def test_every_statement_of_a_search_uses_an_index(
-    lab: Lab, opened: Callable[..., Archive], monkeypatch: pytest.MonkeyPatch
+    lab: Lab, open_archive: Callable[..., Archive], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from sqlalchemy import event
 
-    archive = opened(lab.whole)
+    archive = open_archive(lab.whole)
     archive.copy()
     statements: list[tuple[str, Any]] = []
     engine = archive.database._engine

@@ -20,7 +20,7 @@ from boyd_goals.psyche import (
 from boyd_goals.state import Danger, Psyche, ShadowPattern
 
 
-def worked(tool: str, successes: int, uses: int, *, ineffective: bool = False) -> ToolInsight:
+def tool_insight(tool: str, successes: int, uses: int, *, ineffective: bool = False) -> ToolInsight:
     return ToolInsight(tool=tool, uses=uses, successes=successes, ineffective=ineffective)
 
 
@@ -28,14 +28,14 @@ def worked(tool: str, successes: int, uses: int, *, ineffective: bool = False) -
     ("insights", "sage"),
     [
         ([], 0.7),
-        ([worked("reason", 2, 2)], 0.72),
-        ([worked("reason", 1, 1)], 0.7),
-        ([worked("reason", 7, 10)], 0.7),
-        ([worked("reason", 71, 100)], 0.72),
-        ([worked("reason", 0, 2, ineffective=True)], 0.68),
-        ([worked("reason", 2, 2), worked("kg_query", 2, 2)], 0.74),
-        ([worked("reason", 2, 2), worked("kg_query", 0, 2, ineffective=True)], 0.7),
-        ([worked("unknown", 2, 2)], 0.7),
+        ([tool_insight("reason", 2, 2)], 0.72),
+        ([tool_insight("reason", 1, 1)], 0.7),
+        ([tool_insight("reason", 7, 10)], 0.7),
+        ([tool_insight("reason", 71, 100)], 0.72),
+        ([tool_insight("reason", 0, 2, ineffective=True)], 0.68),
+        ([tool_insight("reason", 2, 2), tool_insight("kg_query", 2, 2)], 0.74),
+        ([tool_insight("reason", 2, 2), tool_insight("kg_query", 0, 2, ineffective=True)], 0.7),
+        ([tool_insight("unknown", 2, 2)], 0.7),
     ],
 )
 def test_weights_shift_with_what_works(insights: list[ToolInsight], sage: float) -> None:
@@ -49,10 +49,10 @@ def test_weights_shift_with_what_works(insights: list[ToolInsight], sage: float)
 @pytest.mark.parametrize(
     ("weight", "insight", "expected"),
     [
-        (0.94, worked("reason", 2, 2), 0.95),
-        (0.95, worked("reason", 2, 2), 0.95),
-        (0.11, worked("reason", 0, 2, ineffective=True), 0.1),
-        (0.1, worked("reason", 0, 2, ineffective=True), 0.1),
+        (0.94, tool_insight("reason", 2, 2), 0.95),
+        (0.95, tool_insight("reason", 2, 2), 0.95),
+        (0.11, tool_insight("reason", 0, 2, ineffective=True), 0.1),
+        (0.1, tool_insight("reason", 0, 2, ineffective=True), 0.1),
     ],
 )
 def test_weights_stay_in_their_bounds(weight: float, insight: ToolInsight, expected: float) -> None:
@@ -82,9 +82,9 @@ def test_individuation_ends_at_one() -> None:
 
 @pytest.mark.parametrize("cycle", [4, 5])
 def test_the_psyche_evolves_once_for_a_cycle(cycle: int) -> None:
-    psyche = evolve(Psyche(), [worked("reason", 2, 2)], 1, 5)
+    psyche = evolve(Psyche(), [tool_insight("reason", 2, 2)], 1, 5)
 
-    assert evolve(psyche, [worked("reason", 2, 2)], 1, cycle) is psyche
+    assert evolve(psyche, [tool_insight("reason", 2, 2)], 1, cycle) is psyche
 
 
 @given(
@@ -96,7 +96,7 @@ def test_the_psyche_evolves_once_for_a_cycle(cycle: int) -> None:
 def test_weights_always_stay_within_bounds(cycles: list[list[tuple[str, bool]]]) -> None:
     psyche = Psyche()
     for number, tools in enumerate(cycles, 1):
-        insights = [worked(tool, 3 * good, 3, ineffective=not good) for tool, good in tools]
+        insights = [tool_insight(tool, 3 * good, 3, ineffective=not good) for tool, good in tools]
         psyche = evolve(psyche, insights, len(tools), number)
 
     assert all(0.1 <= weight <= 0.95 for weight in psyche.weights.values())

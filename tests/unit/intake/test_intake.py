@@ -103,7 +103,7 @@ def half_a_character(_: IntakeRequest) -> list[Observation]:
 
 
 @pytest.fixture
-def installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def own_formats(monkeypatch: pytest.MonkeyPatch) -> None:
     """Formats of somebody's own, in this module."""
     names = ["gives_text", "too_many", "too_much", "half_a_character", "absent", "STRUCTURED"]
     names.append("raises_a_lookup_error")
@@ -120,13 +120,13 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
         ("raises_a_lookup_error", "failed: KeyError: 'labels'"),
     ],
 )
-@pytest.mark.usefixtures("installed")
+@pytest.mark.usefixtures("own_formats")
 def test_a_format_that_cannot_be_used_is_an_error_of_its_own(name: str, message: str) -> None:
     with pytest.raises(BoydError, match=message):
         parse(name, request({}))
 
 
-@pytest.mark.usefixtures("installed")
+@pytest.mark.usefixtures("own_formats")
 def test_a_format_returns_a_limited_number_of_storable_observations() -> None:
     assert "the limit is 10000" in refusal("too_many", request({}))
     assert "the limit is 33554432" in refusal("too_much", request({}))

@@ -22,7 +22,7 @@ from boyd.llm.messages import Turn
 from boyd.models.investigation import ToolCall
 
 
-def executed_calls(*calls: str, **fields: Any) -> list[ExecutedCall]:
+def past_calls(*calls: str, **fields: Any) -> list[ExecutedCall]:
     """Calls that were made: `a` gave `ra`, `a:x` gave x."""
     split = [call.partition(":")[::2] for call in calls]
     return [ExecutedCall(f"tool-{c}", c, result or f"r{c}", **fields) for c, result in split]
@@ -40,7 +40,7 @@ def play(script: list[str], **fields: Any) -> tuple[int, int, Violation | None]:
         violation = check_call(history, plan(name, **fields))
         if violation:
             return request_count, len(history), violation
-        history += executed_calls(call, **fields)
+        history += past_calls(call, **fields)
     return len(script), len(history), None
 
 
@@ -88,14 +88,14 @@ def test_a_round_of_five_is_none() -> None:
 def test_a_result_that_has_changed_makes_it_no_circle(changed: int) -> None:
     script = list("ababa")
     script[changed] += ":new"
-    assert check_call(executed_calls(*script), plan("b")) is None
+    assert check_call(past_calls(*script), plan("b")) is None
 
 
 def test_a_call_that_cannot_be_made_is_answered_three_times_and_ends_it_the_fourth() -> None:
     history: list[ExecutedCall] = []
     for number in range(1, 4):
         assert check_call(history, plan("a", runnable=False)) is None
-        history += executed_calls("a", runnable=False, error=f"no such tool, request {number}")
+        history += past_calls("a", runnable=False, error=f"no such tool, request {number}")
     violation = check_call(history, plan("a", runnable=False))
     assert violation is not None
     assert (violation.ending, violation.pattern, violation.indexes) == (
@@ -107,13 +107,10 @@ def test_a_call_that_cannot_be_made_is_answered_three_times_and_ends_it_the_four
 
 
 def test_another_error_or_call_resets_the_count() -> None:
-    first, two = (executed_calls("a", runnable=False, error=error) for error in ("x", "y"))
+    first, two = (past_calls("a", runnable=False, error=error) for error in ("x", "y"))
     assert check_call([*first, *first, *two], plan("a", runnable=False)) is None
     assert check_call([*first, *first, *first], plan("b", runnable=False)) is None
-    assert (
-        check_call([*first, *executed_calls("b"), *first, *first], plan("a", runnable=False))
-        is None
-    )
+    assert check_call([*first, *past_calls("b"), *first, *first], plan("a", runnable=False)) is None
 
 
 def test_a_poll_may_be_repeated_while_its_result_changes() -> None:
@@ -129,7 +126,7 @@ def test_a_poll_that_has_given_the_same_four_times_is_not_asked_again() -> None:
 
 
 def test_a_poll_that_fails_ends_as_an_error_that_repeats() -> None:
-    history = executed_calls("a", "a", "a", poll=True, error="timed out after 5 s")
+    history = past_calls("a", "a", "a", poll=True, error="timed out after 5 s")
     violation = check_call(history, plan("a", poll=True))
     assert violation is not None
     assert violation.ending == "repeated_error"
@@ -139,19 +136,19 @@ def test_each_pattern_is_warned_of_once_before_it_is_a_violation() -> None:
     patterns = [
         warning and warning.pattern
         for warning in (
-            warn_of_calls(executed_calls(*"aa")),
-            warn_of_calls(executed_calls(*"abab")),
+            warn_of_calls(past_calls(*"aa")),
+            warn_of_calls(past_calls(*"abab")),
         )
     ]
     assert patterns == ["identical", "cycle"]
-    assert warn_of_calls(executed_calls(*"a")) is None
-    assert warn_of_calls(executed_calls(*"aba")) is None
-    assert warn_of_calls(executed_calls(*"ababa")) is None
+    assert warn_of_calls(past_calls(*"a")) is None
+    assert warn_of_calls(past_calls(*"aba")) is None
+    assert warn_of_calls(past_calls(*"ababa")) is None
     assert warn_of_calls([]) is None
 
 
 def test_a_warning_of_an_error_quotes_it() -> None:
-    fails = executed_calls(*"aaa", runnable=False, error="no tool `lok`")
+    fails = past_calls(*"aaa", runnable=False, error="no tool `lok`")
     warning = warn_of_calls(fails)
     assert warning is not None
     assert warning.pattern == "repeated_error"
@@ -160,14 +157,14 @@ def test_a_warning_of_an_error_quotes_it() -> None:
 
 
 def test_a_poll_is_warned_of_at_three() -> None:
-    warning = warn_of_calls(executed_calls(*"aaa", poll=True))
+    warning = warn_of_calls(past_calls(*"aaa", poll=True))
     assert warning is not None
     assert warning.pattern == "poll"
-    assert warn_of_calls(executed_calls(*"aa", poll=True)) is None
+    assert warn_of_calls(past_calls(*"aa", poll=True)) is None
 
 
 def test_a_warning_is_about_any_call_of_the_last_turn() -> None:
-    history = executed_calls(*"aab")
+    history = past_calls(*"aab")
     assert warn_of_calls(history, 1) is None
     warning = warn_of_calls(history, 2)
     assert warning is not None

@@ -92,7 +92,7 @@ class Fleet:
         log = self.first.store.investigations.log(id)
         return [record.entry.observation for record in log if isinstance(record.entry, Result)]
 
-    def started(self, id: str) -> int:
+    def count_starts(self, id: str) -> int:
         """Count the started calls."""
         log = self.first.store.investigations.log(id)
         return sum(isinstance(record.entry, Started) for record in log)
@@ -113,7 +113,7 @@ def test_a_call_whose_queue_two_workers_disagree_about_ends_with_one_result() ->
 
         [result] = workers.results(investigation.id)
         assert (investigation.ending, investigation.text) == ("final_answer", "I could not look.")
-        assert (result.status, workers.started(investigation.id)) == ("failed", 0)
+        assert (result.status, workers.count_starts(investigation.id)) == ("failed", 0)
         assert "the workers disagree about the queue of the tool 'look'" in result.output
         assert investigation.counters.errors == 1
 
@@ -138,4 +138,4 @@ def test_a_call_that_is_handed_over_once_is_made(plugin: type[Plugin]) -> None:
 
         [result] = workers.results(investigation.id)
         assert (investigation.ending, result.output) == ("final_answer", "saw disk")
-        assert workers.started(investigation.id) == 1
+        assert workers.count_starts(investigation.id) == 1

@@ -59,7 +59,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedModel]:
 
 
 @pytest.fixture
-def gone() -> int:
+def dead_pid() -> int:
     """The id of a process that has ended."""
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
@@ -124,13 +124,13 @@ def test_a_folder_tells_how_much_it_holds(shop: Any) -> None:
     assert (summary["entries"], summary["bytes"], summary["newest"]) == (1, 3, ["order-1.json"])
 
 
-def test_processes_are_found_by_id_and_by_command_line(shop: Any, gone: int) -> None:
+def test_processes_are_found_by_id_and_by_command_line(shop: Any, dead_pid: int) -> None:
     mark = f"process-{uuid4().hex}"
     with subprocess.Popen([sys.executable, "-c", "input()", mark], stdin=subprocess.PIPE) as child:
         [by_id] = use(shop, "processes", pid=child.pid)
         [by_command] = use(shop, "processes", matching=mark)
     assert by_id["pid"] == by_command["pid"] == child.pid
-    assert use(shop, "processes", pid=gone) == []
+    assert use(shop, "processes", pid=dead_pid) == []
 
 
 def test_the_health_is_what_the_shop_answers(shop: Any, web: Site) -> None:
@@ -139,25 +139,25 @@ def test_the_health_is_what_the_shop_answers(shop: Any, web: Site) -> None:
     assert use(shop, "health", patience=0.2)["status"] == 503
 
 
-def test_only_a_lock_whose_process_is_gone_is_removed(shop: Any, gone: int) -> None:
+def test_only_a_lock_whose_process_is_gone_is_removed(shop: Any, dead_pid: int) -> None:
     rig = Rig(shop.Shop())
-    lock = lock_outbox(shop, gone)
-    params = {"path": "courier.lock", "pid": gone, "reason": "it is stale"}
+    lock = lock_outbox(shop, dead_pid)
+    params = {"path": "courier.lock", "pid": dead_pid, "reason": "it is stale"}
     assert "there is no process" in rig.act("remove_lock", params, "dry_run")
     assert lock.exists()
     rig.act("remove_lock", params)
     assert not lock.exists()
 
 
-def test_a_lock_that_is_held_or_changed_hands_stays(shop: Any, gone: int) -> None:
+def test_a_lock_that_is_held_or_changed_hands_stays(shop: Any, dead_pid: int) -> None:
     rig = Rig(shop.Shop())
     lock = lock_outbox(shop, os.getpid())
     with pytest.raises(ValueError, match="lives"):
         rig.act("remove_lock", {"path": str(lock), "pid": os.getpid(), "reason": "?"})
     with pytest.raises(ValueError, match=f"names process {os.getpid()}"):
-        rig.act("remove_lock", {"path": str(lock), "pid": gone, "reason": "?"})
+        rig.act("remove_lock", {"path": str(lock), "pid": dead_pid, "reason": "?"})
     with pytest.raises(ValueError, match="no lock"):
-        rig.act("remove_lock", {"path": "shop.log", "pid": gone, "reason": "?"})
+        rig.act("remove_lock", {"path": "shop.log", "pid": dead_pid, "reason": "?"})
     assert lock.exists()
 
 
@@ -180,21 +180,21 @@ def test_the_script_finds_nothing_where_nothing_is_wrong(shop: Any, model: Scrip
 
 
 def test_the_script_names_the_cause_and_does_nothing_when_only_asked_why(
-    shop: Any, model: ScriptedModel, web: Site, gone: int
+    shop: Any, model: ScriptedModel, web: Site, dead_pid: int
 ) -> None:
     web.status = 503
-    lock = lock_outbox(shop, gone)
+    lock = lock_outbox(shop, dead_pid)
     investigation = ask_to_end(shop, model, "Why does the shop answer 503?")
     assert investigation.status == "ended"
-    assert f"courier.lock was left behind by process {gone}" in (investigation.text or "")
+    assert f"courier.lock was left behind by process {dead_pid}" in (investigation.text or "")
     assert f"Remove {lock}." in (investigation.text or "")
 
 
 def test_the_script_asks_for_the_fix_when_it_is_to_fix_it(
-    shop: Any, model: ScriptedModel, web: Site, gone: int
+    shop: Any, model: ScriptedModel, web: Site, dead_pid: int
 ) -> None:
     web.status = 503
-    lock_outbox(shop, gone)
+    lock_outbox(shop, dead_pid)
     assert ask_to_end(shop, model, "The shop answers 503. Fix it.").status == "waiting"
 
 

@@ -108,7 +108,7 @@ class Rig:
     def investigations(self) -> list[Any]:
         return self.lab.store.investigations.page(100).investigations
 
-    def asked(self, number: int = 0) -> str:
+    def prompt(self, number: int = 0) -> str:
         """All that the model was told in a request."""
         return json.dumps(self.model.requests[number].body["messages"], ensure_ascii=False)
 
@@ -129,7 +129,7 @@ class Rig:
 
 
 @pytest.fixture(autouse=True)
-def patched(monkeypatch: pytest.MonkeyPatch) -> None:
+def patch_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Rig, "patch", monkeypatch, raising=False)
 
 
@@ -243,7 +243,7 @@ def test_the_model_gets_the_observations_the_instructions_and_the_playbooks(
         full(), full(host="calm", severity="info")
     )
     rig.whole()
-    prompt = rig.asked()
+    prompt = rig.prompt()
     assert "Be quick." in prompt
     assert "Look at /var/log first." in prompt
     assert "router" not in prompt
@@ -258,7 +258,7 @@ def test_playbooks_can_be_left_out(scripted: Scripted, tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("---\nname: A\ndescription: B\n---\nLook at /var/log first.")
     rig = Rig(scripted(ANSWER), playbooks=tmp_path, enable_playbooks=False).sees(full())
     rig.whole()
-    assert "/var/log" not in rig.asked()
+    assert "/var/log" not in rig.prompt()
 
 
 def test_only_the_tools_of_the_options_are_offered(scripted: Scripted) -> None:
@@ -550,7 +550,7 @@ def test_an_alert_that_came_once_is_tried_again_too(scripted: Scripted) -> None:
     rig.forward(61)
     assessment = rig.whole()
     assert assessment.contributing_factor == "logs are not rotated"
-    assert "web-1" in rig.asked(1)
+    assert "web-1" in rig.prompt(1)
     assert rig.whole().confidence == 0.9
 
 

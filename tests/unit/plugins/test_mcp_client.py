@@ -76,14 +76,14 @@ def test_a_tool_needs_an_approval_and_is_called_once_with_what_was_approved(rogu
 
 
 def test_a_tool_pinned_to_its_digest_runs_as_the_agent_file_says(rogue: Rogue) -> None:
-    lab = Lab(rogue.agent(**rogue.pinned()))
+    lab = Lab(rogue.agent(**rogue.pin()))
 
     assert ask(lab).success
     assert rogue.calls == [{"text": "hi"}]
 
 
 def test_a_pin_for_another_digest_eases_nothing(rogue: Rogue) -> None:
-    options = rogue.pinned(digest=f"sha256:{'0' * 64}")
+    options = rogue.pin(digest=f"sha256:{'0' * 64}")
     agent = rogue.agent(**options)
     action = agent.host.actions[ID]
 
@@ -114,7 +114,7 @@ def test_a_pin_may_be_stricter_without_a_digest_and_stays_so_when_the_tool_chang
 def test_a_tool_that_has_changed_needs_an_approval_that_shows_the_difference(
     rogue: Rogue, changed: dict[str, Any]
 ) -> None:
-    lab = Lab(rogue.agent(**rogue.pinned()))
+    lab = Lab(rogue.agent(**rogue.pin()))
     rogue.behave([changed])
     item = waiting(lab, ask(lab))
 
@@ -163,7 +163,7 @@ def test_a_changed_tool_that_was_approved_is_refused_if_it_changes_back_or_furth
 
 
 def test_a_server_that_changes_between_the_check_and_the_call_is_refused(rogue: Rogue) -> None:
-    lab = Lab(rogue.agent(**rogue.pinned()))
+    lab = Lab(rogue.agent(**rogue.pin()))
     rogue.behave([tool()], [tool(description="Now something else.")])
     result = ask(lab)
 
@@ -191,7 +191,7 @@ def test_an_approver_who_saw_an_earlier_preview_has_not_approved_a_later_one(rog
 
 
 def test_a_tool_that_is_gone_or_listed_twice_is_not_called(rogue: Rogue) -> None:
-    lab = Lab(rogue.agent(**rogue.pinned()))
+    lab = Lab(rogue.agent(**rogue.pin()))
     for listed, reason in (([], "no longer offers it"), ([tool(), tool()], "several tools")):
         rogue.behave(listed)
         assert reason in str(ask(lab).error)
@@ -230,7 +230,7 @@ def test_hints_of_a_server_change_nothing(rogue: Rogue) -> None:
 def test_a_server_that_fails_after_the_call_leaves_the_outcome_unknown(
     rogue: Rogue, conduct: str, reason: str
 ) -> None:
-    pinned = rogue.pinned()
+    pinned = rogue.pin()
     rogue.behave([tool()], on_call=conduct)
     result = ask(Lab(rogue.agent(**pinned, timeout=2 if "time" in reason else 20)))
 
@@ -243,7 +243,7 @@ def test_a_server_that_fails_after_the_call_leaves_the_outcome_unknown(
 
 @pytest.mark.long
 def test_nothing_that_a_server_has_started_outlives_the_call(rogue: Rogue) -> None:
-    lab = Lab(rogue.agent(**rogue.pinned(), timeout=10))
+    lab = Lab(rogue.agent(**rogue.pin(), timeout=10))
     rogue.behave([tool()], on_call="leave")
     ask(lab)
     child = int((rogue.folder / "child").read_text())
@@ -261,7 +261,7 @@ def is_gone(pid: int) -> bool:
 
 @pytest.mark.parametrize("conduct", ["die", "garbage"])
 def test_a_server_that_fails_before_the_call_was_not_called(rogue: Rogue, conduct: str) -> None:
-    lab = Lab(rogue.agent(**rogue.pinned()))
+    lab = Lab(rogue.agent(**rogue.pin()))
     rogue.behave([tool()], on_start=conduct)
     result = ask(lab)
 
@@ -270,27 +270,27 @@ def test_a_server_that_fails_before_the_call_was_not_called(rogue: Rogue, conduc
 
 
 def test_a_list_that_never_ends_is_not_read_for_ever(rogue: Rogue) -> None:
-    lab = Lab(rogue.agent(**rogue.pinned()))
+    lab = Lab(rogue.agent(**rogue.pin()))
     rogue.behave([tool()], page={"nextCursor": "more"})
 
     assert "its list does not end" in str(ask(lab).error)
 
 
 def test_a_program_that_does_not_exist_is_named(rogue: Rogue) -> None:
-    lab = Lab(rogue.agent(**rogue.pinned(), argv=["/no/such/server"]))
+    lab = Lab(rogue.agent(**rogue.pin(), argv=["/no/such/server"]))
 
     assert "/no/such/server cannot be started" in str(ask(lab).error)
 
 
 def test_an_unknown_revision_of_the_protocol_is_refused(rogue: Rogue) -> None:
-    lab = Lab(rogue.agent(**rogue.pinned()))
+    lab = Lab(rogue.agent(**rogue.pin()))
     rogue.behave([tool()], protocol="1999-01-01")
 
     assert "no revision of the protocol that Boyd knows" in str(ask(lab).error)
 
 
 def test_requests_of_a_server_are_declined(rogue: Rogue) -> None:
-    lab = Lab(rogue.agent(**rogue.pinned()))
+    lab = Lab(rogue.agent(**rogue.pin()))
     rogue.behave([tool()], on_call="ask")
 
     assert ask(lab).success
@@ -305,7 +305,7 @@ def test_a_server_gets_few_variables_and_its_own_secrets(
     monkeypatch.setenv("HELD", "held-secret-1")
     script = "import os, sys; sys.exit(f'{sorted(os.environ)} {os.environ[\"TOKEN\"]}')"
     options = {"argv": ["python3", "-I", "-S", "-c", script], "secrets": {"TOKEN": {"env": "HELD"}}}
-    lab = Lab(rogue.agent(**rogue.pinned(), **options))
+    lab = Lab(rogue.agent(**rogue.pin(), **options))
     error = str(ask(lab).error)
 
     assert "'PATH'" in error
@@ -318,7 +318,7 @@ def test_a_server_gets_few_variables_and_its_own_secrets(
 
 
 def test_an_error_of_the_tool_is_a_failed_action_with_its_text(rogue: Rogue) -> None:
-    lab = Lab(rogue.agent(**rogue.pinned()))
+    lab = Lab(rogue.agent(**rogue.pin()))
     text = {"type": "text", "text": "no such \u202efile"}
     rogue.behave([tool()], result={"content": [text], "isError": True})
     result = ask(lab)
@@ -328,7 +328,7 @@ def test_an_error_of_the_tool_is_a_failed_action_with_its_text(rogue: Rogue) -> 
 
 
 def test_a_result_is_bounded_redacted_and_text(rogue: Rogue) -> None:
-    lab = Lab(rogue.agent(**rogue.pinned()))
+    lab = Lab(rogue.agent(**rogue.pin()))
     parts = [
         {"type": "text", "text": "password: hunter2-hunter2"},
         {"type": "image", "mimeType": "image/png", "data": "AAAA"},
@@ -345,7 +345,7 @@ def test_a_result_is_bounded_redacted_and_text(rogue: Rogue) -> None:
 
 
 def test_a_question_in_place_of_a_result_is_a_failure(rogue: Rogue) -> None:
-    lab = Lab(rogue.agent(**rogue.pinned()))
+    lab = Lab(rogue.agent(**rogue.pin()))
     rogue.behave([tool()], result={"resultType": "input_required", "inputRequests": {}})
 
     assert "Boyd answers no questions" in str(ask(lab).error)

@@ -40,7 +40,7 @@ class Stub:
 
 
 @pytest.fixture
-def ran(monkeypatch: pytest.MonkeyPatch) -> Stub:
+def command_stub(monkeypatch: pytest.MonkeyPatch) -> Stub:
     stub = Stub()
     monkeypatch.setattr(runner, "run", stub)
     return stub
@@ -79,7 +79,7 @@ def test_the_queue_is_that_of_the_options() -> None:
 
 
 @pytest.mark.parametrize("name", ["bash", "run_command"])
-def test_a_run_answers_with_the_envelope(name: str, ran: Stub, tmp_path: Path) -> None:
+def test_a_run_answers_with_the_envelope(name: str, command_stub: Stub, tmp_path: Path) -> None:
     result = Rig(Shell(workdir=str(tmp_path))).result(name, {"command": "ls"})
     assert result.success
     assert result.output == {
@@ -99,24 +99,24 @@ def test_a_run_answers_with_the_envelope(name: str, ran: Stub, tmp_path: Path) -
     }
 
 
-def test_an_exit_code_other_than_0_is_a_failure_that_keeps_the_output(ran: Stub) -> None:
-    ran.code = 3
+def test_an_exit_code_other_than_0_is_a_failure_that_keeps_the_output(command_stub: Stub) -> None:
+    command_stub.code = 3
     result = Rig(Shell()).result("bash", {"command": "ls"})
     assert (result.success, result.error) == (False, "exit code 3")
     assert isinstance(result.output, dict)
     assert (result.output["status"], result.output["output"]) == ("failed", "said\n")
 
 
-def test_a_time_out_is_a_failure_that_says_so(ran: Stub) -> None:
-    ran.code, ran.timed_out = 124, True
+def test_a_time_out_is_a_failure_that_says_so(command_stub: Stub) -> None:
+    command_stub.code, command_stub.timed_out = 124, True
     result = Rig(Shell()).result("bash", {"command": "ls", "timeout": 2})
     assert (result.success, result.error) == (False, "timed out after 2 s")
     assert isinstance(result.output, dict)
     assert (result.output["status"], result.output["exit_code"]) == ("failed", 124)
 
 
-def test_a_command_that_cannot_be_started_fails(ran: Stub) -> None:
-    ran.error = OSError("no processes left")
+def test_a_command_that_cannot_be_started_fails(command_stub: Stub) -> None:
+    command_stub.error = OSError("no processes left")
     result = Rig(Shell()).result("bash", {"command": "ls"})
     assert result.error == "The command cannot be started: no processes left"
     assert isinstance(result.output, dict)
@@ -128,52 +128,52 @@ def test_a_command_that_cannot_be_started_fails(ran: Stub) -> None:
     [(None, 60), (0, 60), (-5, 60), (0.5, 0.5), (600, 600), (601, 600), (1e9, 600)],
 )
 def test_the_time_limit_is_60_seconds_and_600_at_most(
-    timeout: float | None, seconds: float, ran: Stub
+    timeout: float | None, seconds: float, command_stub: Stub
 ) -> None:
     Rig(Shell()).result("bash", {"command": "ls", "timeout": timeout})
-    assert ran.calls[0]["timeout"] == seconds
+    assert command_stub.calls[0]["timeout"] == seconds
 
 
-def test_a_lowered_time_limit_is_noted_within_the_output_limit(ran: Stub) -> None:
+def test_a_lowered_time_limit_is_noted_within_the_output_limit(command_stub: Stub) -> None:
     result = Rig(Shell()).result("bash", {"command": "ls", "timeout": 900})
     note = "\n[the time limit of 900 s was lowered to 600 s]\n"
     assert isinstance(result.output, dict)
     assert result.output["output"] == f"said\n{note}"
-    assert ran.calls[0]["limit"] == 65536 - len(note)
+    assert command_stub.calls[0]["limit"] == 65536 - len(note)
 
 
-def test_the_default_time_limit_is_an_option(ran: Stub) -> None:
+def test_the_default_time_limit_is_an_option(command_stub: Stub) -> None:
     Rig(Shell(timeout=5)).result("bash", {"command": "ls"})
-    assert ran.calls[0]["timeout"] == 5
+    assert command_stub.calls[0]["timeout"] == 5
 
 
 @pytest.mark.parametrize(
     ("command", "interactive"), [("", False), ("# x", False), ("vim x", True), ("rm x", False)]
 )
 def test_a_refused_command_does_not_run_and_says_why(
-    command: str, interactive: bool, ran: Stub
+    command: str, interactive: bool, command_stub: Stub
 ) -> None:
     result = Rig(Shell(deny=["rm"])).result("bash", {"command": command})
     assert not result.success
-    assert ran.calls == []
+    assert command_stub.calls == []
     assert isinstance(result.output, dict)
     assert result.output["output"] == result.error
     assert result.output["status"] == "refused"
     assert result.output["interactive"] is interactive
 
 
-def test_a_folder_that_does_not_exist_is_refused(ran: Stub) -> None:
+def test_a_folder_that_does_not_exist_is_refused(command_stub: Stub) -> None:
     result = Rig(Shell()).result("bash", {"command": "ls", "workdir": "/no/such"})
     assert result.error == "Folder not found: '/no/such'"
-    assert ran.calls == []
+    assert command_stub.calls == []
 
 
-def test_a_folder_is_taken_from_the_one_of_the_options(ran: Stub, tmp_path: Path) -> None:
+def test_a_folder_is_taken_from_the_one_of_the_options(command_stub: Stub, tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     rig = Rig(Shell(workdir=str(tmp_path)))
     rig.result("bash", {"command": "ls", "workdir": "sub"})
     rig.result("bash", {"command": "ls", "workdir": "/"})
-    assert [call["workdir"] for call in ran.calls] == [str(tmp_path / "sub"), "/"]
+    assert [call["workdir"] for call in command_stub.calls] == [str(tmp_path / "sub"), "/"]
 
 
 def test_a_command_needs_approval_unless_it_is_allowed() -> None:
@@ -240,7 +240,7 @@ def test_before_a_denied_command_is_executed_it_is_vetoed_although_it_was_approv
         hook(action=rig.host.actions["shell:bash"], params={"command": "rm x"}, ctx=rig.ctx)
 
 
-def test_a_call_waits_for_an_approval_whose_preview_says_what_would_run(ran: Stub) -> None:
+def test_a_call_waits_for_an_approval_whose_preview_says_what_would_run(command_stub: Stub) -> None:
     lab = Lab(Agent("a", plugins=[Shell(allow=["ls"])]))
     assert call_bash(lab, "ls").success
     assert call_bash(lab, "ls > x").waits_for
@@ -249,7 +249,7 @@ def test_a_call_waits_for_an_approval_whose_preview_says_what_would_run(ran: Stu
     assert item.preview is not None
     assert isinstance(item.preview.output, dict)
     assert item.preview.output["says"] == "Would run it with an approval: it has a redirection"
-    assert len(ran.calls) == 1
+    assert len(command_stub.calls) == 1
 
 
 @pytest.mark.parametrize(
@@ -266,14 +266,14 @@ def test_a_call_waits_for_an_approval_whose_preview_says_what_would_run(ran: Stu
     ],
 )
 def test_a_dry_run_tells_what_the_policy_says(
-    command: str, says: str, flags: tuple[bool, ...], ran: Stub
+    command: str, says: str, flags: tuple[bool, ...], command_stub: Stub
 ) -> None:
     rig = Rig(Shell(allow=["ls"], deny=["rm"]))
     result = rig.act("bash", {"command": command, "timeout": 900}, "dry_run")
     assert result["says"] == says
     assert (result["allowed"], result["denied"], result["interactive"]) == flags
     assert result["timeout"] == 600
-    assert ran.calls == []
+    assert command_stub.calls == []
 
 
 @pytest.mark.parametrize(

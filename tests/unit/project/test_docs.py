@@ -328,7 +328,7 @@ def test_the_common_options_are_those_of_all_commands_that_have_settings() -> No
     assert all(f"`{option}" in text for option in COMMON)
 
 
-def typed_commands() -> Iterator[Any]:
+def commands_of_pages() -> Iterator[Any]:
     """Every command in a block of a page: a pipe, a redirection or a comment ends it."""
     for path in PAGES:
         text = path.read_text("utf-8").replace("\\\n", " ")
@@ -340,7 +340,7 @@ def typed_commands() -> Iterator[Any]:
                 yield pytest.param(words, id=f"{path.stem}-{line}")
 
 
-@pytest.mark.parametrize("words", list(typed_commands()))
+@pytest.mark.parametrize("words", list(commands_of_pages()))
 def test_every_command_of_a_page_exists_with_its_options(words: list[str]) -> None:
     try:
         assert parses(words)

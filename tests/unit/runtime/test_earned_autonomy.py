@@ -114,7 +114,7 @@ class Office:
         ]
         self.lab.client.hset(TRACKS, classed, json.dumps(json.loads(text) | changes))
 
-    def granted(self) -> None:
+    def let_run_alone(self) -> None:
         """Have a person let the action run alone."""
         self.answer(self.earn())
 
@@ -270,7 +270,7 @@ def test_a_grant_needs_what_the_strictest_policy_for_the_action_needs() -> None:
 
 def test_a_call_of_a_client_does_not_use_the_earned_autonomy() -> None:
     office = Office()
-    office.granted()
+    office.let_run_alone()
     request = CallRequest(kind="execute", action=ACTION, actor=person("ann"))
     call_id = office.lab.launcher.call(request, None)
     office.lab.deliver()
@@ -292,7 +292,7 @@ def test_a_proposal_seen_in_two_classes_counts_in_neither() -> None:
 
 def test_a_grant_is_only_for_its_class_of_situation() -> None:
     office = Office()
-    office.granted()
+    office.let_run_alone()
     office.anomalies = [Anomaly(type="down", description="", severity="high")]
 
     assert gate_of(office.decide(approve=False)).outcome == "asked"
@@ -300,7 +300,7 @@ def test_a_grant_is_only_for_its_class_of_situation() -> None:
 
 def test_nothing_is_granted_by_a_decision_that_requires_an_approval_or_a_closed_window() -> None:
     office = Office()
-    office.granted()
+    office.let_run_alone()
     office.requires_approval = True
 
     assert gate_of(office.decide(approve=False)).reason == "the decision asked for an approval"
@@ -308,7 +308,7 @@ def test_nothing_is_granted_by_a_decision_that_requires_an_approval_or_a_closed_
 
 def test_a_freeze_stops_what_runs_alone() -> None:
     office = Office()
-    office.granted()
+    office.let_run_alone()
     office.lab.whole.freezes.freeze("stop", "test", person("ann"))
 
     [result] = office.decide().action_results
@@ -318,7 +318,7 @@ def test_a_freeze_stops_what_runs_alone() -> None:
 @pytest.mark.parametrize("mode", ["auto", "approval-required"])
 def test_a_gated_action_can_earn_to_run_alone(mode: Any) -> None:
     office = Office(autonomy=Autonomy(mode=mode))
-    office.granted()
+    office.let_run_alone()
 
     assert gate_of(office.decide()).outcome == "automatic"
 
@@ -345,7 +345,7 @@ def test_autonomy_that_can_never_be_earned_is_refused(
 
 def test_after_failures_it_falls_back_by_itself_and_tells_people() -> None:
     office = Office()
-    office.granted()
+    office.let_run_alone()
     office.verdict = "no effect"
     for _ in range(math.ceil(DropTest(0.5).limit / DropTest(0.5).failure)):
         assert gate_of(office.decide()).outcome == "automatic"
@@ -363,7 +363,7 @@ def test_after_failures_it_falls_back_by_itself_and_tells_people() -> None:
 
 def test_harm_ends_a_grant_at_once() -> None:
     office = Office()
-    office.granted()
+    office.let_run_alone()
     office.verdict = "worse"
     office.decide()
 
@@ -373,7 +373,7 @@ def test_harm_ends_a_grant_at_once() -> None:
 
 def test_failed_executions_end_a_grant_as_well() -> None:
     office = Office()
-    office.granted()
+    office.let_run_alone()
     office.recorder._error = OSError("down")
     office.change({"drop": 2.9})
     office.decide()
@@ -408,7 +408,7 @@ def test_unclear_failures_earn_nothing(share: float, seed: int) -> None:
 
 def test_a_grant_ends_after_unclear_outcomes() -> None:
     office = Office()
-    office.granted()
+    office.let_run_alone()
     office.verdict = EffectVerdict(verdict="cannot tell", final=True)
     for _ in range(8):
         office.decide(approve=False)
@@ -471,7 +471,7 @@ def test_a_denied_offer_is_not_repeated_until_there_is_more_to_show() -> None:
 
 def test_a_revoked_grant_is_not_used_and_not_offered_at_once() -> None:
     office = Office()
-    office.granted()
+    office.let_run_alone()
     assert office.lab.store.track_records.revoke(ACTION, "", person("bob"), "too early") == 1
 
     assert gate_of(office.decide()).outcome == "asked"
@@ -484,7 +484,7 @@ def test_a_revoked_grant_is_not_used_and_not_offered_at_once() -> None:
 
 def test_a_grant_that_is_revoked_between_decide_and_act_is_not_used() -> None:
     office = Office(before_act=True)
-    office.granted()
+    office.let_run_alone()
     before = len(office.recorder.calls)
     office.on_before_act = lambda: office.lab.store.track_records.revoke(ACTION, "", person("bob"))
     result = office.decide(approve=False)
@@ -498,7 +498,7 @@ def test_a_grant_that_is_revoked_between_decide_and_act_is_not_used() -> None:
 
 def test_a_grant_ends_by_itself_and_is_offered_again() -> None:
     office = Office({**RULE, "lasts": 3600})
-    office.granted()
+    office.let_run_alone()
     grant = office.record.grant
     assert grant is not None
     office.change(
@@ -513,7 +513,7 @@ def test_a_grant_ends_by_itself_and_is_offered_again() -> None:
 
 def test_a_stricter_rule_does_not_accept_an_old_grant() -> None:
     office = Office()
-    office.granted()
+    office.let_run_alone()
     stricter = AutonomyRule(mode="earned", at_least=0.6).earning_rule
     assert stricter is not None
 
@@ -568,7 +568,7 @@ def test_the_oldest_class_is_forgotten_when_there_are_too_many() -> None:
 
 def test_a_replay_judges_with_the_record_of_then() -> None:
     office = Office()
-    office.granted()
+    office.let_run_alone()
     alone = office.decide()
     iteration = office.lab.store.history.get(1)
     assert iteration is not None
@@ -708,7 +708,7 @@ def test_an_outcome_is_counted_once_however_often_it_is_recorded() -> None:
 def test_rolling_harm_back_need_not_be_earned() -> None:
     undone: list[Any] = []
     office = Office(rollback=lambda: undone.append(1))
-    office.granted()
+    office.let_run_alone()
     office.verdict = "worse"
     office.decide()
 

@@ -15,7 +15,7 @@ from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses, fails, person, plugin, reads, seen, sees
 
 
-def looked_into(lab: Lab) -> Run:
+def investigate(lab: Lab) -> Run:
     """A run, after the iteration that it started."""
     run_id = lab.submit("look").run.id
     lab.deliver()
@@ -31,7 +31,7 @@ def broken(*_: Any) -> Any:
 
 def test_a_run_is_completed_with_what_its_iteration_found_and_did() -> None:
     orienter = reads("o", "the disk is full", contributing_factor="logs")
-    run = looked_into(Lab(agent(orienter, chooses(choice()), Recorder("freed").action())))
+    run = investigate(Lab(agent(orienter, chooses(choice()), Recorder("freed").action())))
 
     assert run.status == "completed"
     assert run.result is not None
@@ -48,7 +48,7 @@ def test_a_run_is_completed_with_what_its_iteration_found_and_did() -> None:
 
 def test_a_run_fails_with_its_action() -> None:
     recorder = Recorder(error=OSError("no route"))
-    run = looked_into(Lab(agent(chooses(choice()), recorder.action())))
+    run = investigate(Lab(agent(chooses(choice()), recorder.action())))
 
     assert run.status == "failed"
 
@@ -59,19 +59,19 @@ def test_a_run_fails_when_its_action_is_vetoed() -> None:
 
     own = plugin(chooses(choice()), Recorder().action(), on_decide=veto)
 
-    assert looked_into(Lab(Agent("test", plugins=[own]))).status == "failed"
+    assert investigate(Lab(Agent("test", plugins=[own]))).status == "failed"
 
 
 def test_a_run_fails_with_its_iteration(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decide, "decide", broken)
 
-    assert looked_into(Lab(agent())).status == "failed"
+    assert investigate(Lab(agent())).status == "failed"
 
 
 def test_a_run_waits_with_its_approval_and_ends_with_it() -> None:
     action = Recorder().action(autonomy=Autonomy(mode="human-only"))
     lab = Lab(agent(chooses(choice()), action, approvals={"ttl": 60}))
-    run = looked_into(lab)
+    run = investigate(lab)
     item = lab.store.approvals.page(50).pending[0]
 
     assert ("investigating", item.id, [run.id]) == (run.status, run.approval_id, item.run_ids)
@@ -88,7 +88,7 @@ def test_a_run_waits_with_its_approval_and_ends_with_it() -> None:
 def test_every_run_that_waits_for_one_approval_ends_with_it() -> None:
     action = Recorder().action(autonomy=Autonomy(mode="human-only"))
     lab = Lab(agent(chooses(choice()), action))
-    runs = [looked_into(lab) for _ in range(2)]
+    runs = [investigate(lab) for _ in range(2)]
     item = lab.store.approvals.page(50).pending[0]
     resolved = lab.resolver.answer(item.id, "denied", person("ann"), "no").item
     runs_after = [lab.store.runs.get(run.id) for run in runs]
@@ -218,7 +218,7 @@ def test_a_run_whose_iterations_cannot_even_start_fails_after_the_second(
 ) -> None:
     lab = Lab(agent())
     monkeypatch.setattr(observe, "plan", broken)
-    run = looked_into(lab)
+    run = investigate(lab)
 
     assert run.status == "failed"
     assert run.result is not None

@@ -169,7 +169,7 @@ class Upgrade:
         self.new.client.hdel(job, "executionNotBefore")
         lab.jobs.execute(name, int(self.new.client.hget(job, "executionAttempt") or 1))
 
-    def approved(self) -> str:
+    def approve(self) -> str:
         """The name of the job of the one approval, which a person has just given."""
         item = pending_item(self.new)
         self.new.resolver.answer(item.id, "approved", person("ann"))
@@ -186,7 +186,7 @@ class Upgrade:
 def test_an_older_worker_leaves_an_approved_action_that_it_lacks_to_another() -> None:
     upgrade = Upgrade(chooses(choice()), autonomy=Autonomy(mode="approval-required"))
     upgrade.new.run()
-    job = upgrade.approved()
+    job = upgrade.approve()
     for _ in range(MAX_HANDOVERS + 1):
         upgrade.deliver(job, upgrade.old)
     assert upgrade.recorder.calls == []
@@ -202,7 +202,7 @@ def test_an_older_worker_leaves_an_approved_action_that_it_lacks_to_another() ->
 def test_an_approved_action_that_no_worker_has_fails_in_the_end() -> None:
     upgrade = Upgrade(chooses(choice()), autonomy=Autonomy(mode="approval-required"))
     upgrade.new.run()
-    job = upgrade.approved()
+    job = upgrade.approve()
     for _ in range(MAX_SEARCHES + 1):
         upgrade.deliver(job, upgrade.old)
 
@@ -322,7 +322,7 @@ def test_an_act_phase_that_lost_the_last_worker_with_its_action_is_not_called_un
 def test_a_job_that_lost_the_last_worker_with_its_action_is_not_called_unbegun() -> None:
     upgrade = Upgrade(chooses(choice()), autonomy=Autonomy(mode="approval-required"))
     upgrade.new.run()
-    job = upgrade.approved()
+    job = upgrade.approve()
     upgrade.lose(job)
     upgrade.deliver(job, upgrade.old)
     item = upgrade.new.store.approvals.get(naming.parts(job)[1])

@@ -70,7 +70,7 @@ class Cut:
             entry for entry in self.lab.store.audit_trail.page(50).entries if entry.kind == kind
         ]
 
-    def claimed_at(self, execution: str) -> datetime:
+    def claim_time(self, execution: str) -> datetime:
         """When the ledger says that it was claimed."""
         key = f"boyd:{{test}}:execution:{execution}"
         return from_ms(float(self.lab.client.hget(key, "startedAt")))
@@ -131,7 +131,7 @@ def test_an_execution_says_that_it_was_started_when_it_was_claimed() -> None:
     assert item is not None
     assert item.execution is not None
     assert (item.execution.state, item.execution.worker) == ("unknown", "lab")
-    assert item.execution.started_at == cut.claimed_at(cut.member) == from_ms(1000)
+    assert item.execution.started_at == cut.claim_time(cut.member) == from_ms(1000)
 
 
 def test_a_call_whose_worker_is_gone_is_unknown_although_no_worker_acts() -> None:

@@ -556,7 +556,7 @@ def test_a_step_whose_action_has_become_a_procedure_fails() -> None:
 class Spread(Farm):
     """Servers one of which only the workers of a queue reach, and those workers die."""
 
-    def started(self, queue: str | None, *steps: ProcedureStep) -> Lab:
+    def start(self, queue: str | None, *steps: ProcedureStep) -> Lab:
         """A lab after that, when the actions have that *queue*; the procedure polls on `gpu`."""
         before = self._lab("gpu", steps, queues=["gpu"])
         call(before)
@@ -593,7 +593,7 @@ UNTIL = step("look", until="output == 1")
 
 def test_it_stops_for_a_person_when_the_last_worker_of_its_queue_is_gone() -> None:
     farm = Spread()
-    later = farm.started("gpu", UNTIL)
+    later = farm.start("gpu", UNTIL)
     looks = len(farm.done)
     record = farm.wait_in_vain(later)
 
@@ -604,14 +604,14 @@ def test_it_stops_for_a_person_when_the_last_worker_of_its_queue_is_gone() -> No
 
 def test_a_step_goes_on_on_the_queue_that_its_action_has_by_now() -> None:
     farm = Spread()
-    later = farm.started(None, UNTIL)
+    later = farm.start(None, UNTIL)
     farm.answers["look"] = 1
     assert farm.wait_in_vain(later).state == "succeeded"
 
 
 def test_a_person_ends_it_although_no_worker_can_undo_a_step() -> None:
     farm = Spread()
-    later = farm.started("gpu", UNTIL)
+    later = farm.start("gpu", UNTIL)
     record = go_on(later)
     assert later.store.procedures.cancel(record.id, ANN) == "ok"
     stopped = go_on(later)

@@ -64,7 +64,7 @@ def lapse(lab: Lab) -> None:
             lab.client.hset(key, "leaseUntil", 1)
 
 
-def finished_iterations(lab: Lab) -> list[LoopResult]:
+def past_iterations(lab: Lab) -> list[LoopResult]:
     """The iterations that are in history, oldest first."""
     return lab.store.history.results()[::-1]
 
@@ -88,13 +88,13 @@ def test_a_key_of_another_type_for_a_moment_stops_no_loop(key: str, step: int) -
     come_to_rest(lab)
     attempt(lambda: lab.launcher.trigger("after"))
     come_to_rest(lab)
-    last = finished_iterations(lab)[-1]
+    last = past_iterations(lab)[-1]
 
     assert last.success
     assert len(last.observations) >= 2
     once = [
         result
-        for result in finished_iterations(lab)
+        for result in past_iterations(lab)
         for action in result.action_results
         if action.success
     ]
@@ -132,7 +132,7 @@ def test_a_value_that_counts_nothing_is_put_right_whether_a_sweep_or_a_trigger_c
         come_to_rest(lab)
         lab.run()
 
-        numbers = [result.iteration for result in finished_iterations(lab)]
+        numbers = [result.iteration for result in past_iterations(lab)]
         assert numbers == list(range(1, len(numbers) + 1))
         assert len(numbers) >= 2
         assert lab.store.loop_control.status().iteration == numbers[-1]
@@ -150,7 +150,7 @@ def test_an_iteration_in_flight_whose_number_or_epoch_counts_nothing_ends(
     lab.client.hset(KEYS.iteration, field, value)
     come_to_rest(lab)
 
-    assert [result.iteration for result in finished_iterations(lab)] == [1]
+    assert [result.iteration for result in past_iterations(lab)] == [1]
     assert lab.run().iteration == 2
 
 
@@ -161,7 +161,7 @@ def test_an_iteration_that_is_not_due_is_made_due() -> None:
     lab.client.delete(KEYS.due)
     come_to_rest(lab)
 
-    assert [result.success for result in finished_iterations(lab)] == [True]
+    assert [result.success for result in past_iterations(lab)] == [True]
 
 
 def test_batches_that_are_not_due_or_counted_wrong_end_the_phase_all_the_same() -> None:
@@ -174,7 +174,7 @@ def test_batches_that_are_not_due_or_counted_wrong_end_the_phase_all_the_same() 
             lab.client.zrem(KEYS.due, member)
     lab.client.hincrby(KEYS.iteration, "open", 7)
     come_to_rest(lab)
-    [result] = finished_iterations(lab)
+    [result] = past_iterations(lab)
 
     assert (result.success, len(result.observations)) == (True, 2)
 
@@ -190,7 +190,7 @@ def test_an_iteration_whose_record_is_gone_ends_with_its_runs_and_what_is_known_
     lab.dispatcher.hints.clear()
     lab.client.delete(KEYS.iteration)
     come_to_rest(lab)
-    [result] = finished_iterations(lab)
+    [result] = past_iterations(lab)
     after = lab.store.runs.get(run.id)
 
     assert (result.success, result.iteration, result.runs) == (False, 1, [run.id])
@@ -237,9 +237,7 @@ def test_an_iteration_whose_loop_hash_is_lost_goes_on_and_the_next_one_joins_it(
     lab.deliver()
 
     assert joined.iteration == 1
-    assert [(result.iteration, result.success) for result in finished_iterations(lab)] == [
-        (1, True)
-    ]
+    assert [(result.iteration, result.success) for result in past_iterations(lab)] == [(1, True)]
     assert lab.run().iteration == 2
 
 

@@ -53,7 +53,7 @@ class Undoing:
         assert self.lab.resolver.answer(item.id, "approved", person("bob")).counts
         self.lab.deliver()
 
-    def done(self) -> str:
+    def run_gated(self) -> str:
         """Have the gated action proposed, approved and executed; the execution."""
         self.lab.run()
         [item] = self.pending()
@@ -63,7 +63,7 @@ class Undoing:
 
 def test_the_title_of_a_roll_back_names_what_it_undoes() -> None:
     undoing = Undoing(autonomy=GATED)
-    execution = undoing.done()
+    execution = undoing.run_gated()
     undoing.back(execution)
     [item] = undoing.pending()
 
@@ -134,7 +134,7 @@ def test_events_and_the_audit_name_a_roll_back_as_one() -> None:
 
 def test_an_execution_already_rolled_back_is_not_proposed_again() -> None:
     undoing = Undoing(autonomy=GATED)
-    execution = undoing.done()
+    execution = undoing.run_gated()
     undoing.back(execution)
     undoing.approve(undoing.pending()[0])
     with pytest.raises(RollbackRefused, match="has been rolled back already"):
@@ -146,7 +146,7 @@ def test_an_execution_already_rolled_back_is_not_proposed_again() -> None:
 
 def test_an_undo_that_waits_is_not_asked_for_by_somebody_else_too() -> None:
     undoing = Undoing(autonomy=GATED)
-    execution = undoing.done()
+    execution = undoing.run_gated()
     undoing.back(execution)
     [item] = undoing.pending()
     with pytest.raises(RollbackRefused, match=f"waits for approval {item.id[:8]}"):

@@ -89,7 +89,7 @@ class Guarded:
         vote |= {"by": name, "at": utc_now().isoformat(), **changes}
         self.set(**{f"vote:{name}": json.dumps(vote)})
 
-    def executed(self) -> list[Any]:
+    def effects(self) -> list[Any]:
         """The params of the action's calls, after workers have run."""
         self.lab.deliver()
         return self.recorder.calls
@@ -106,7 +106,7 @@ def test_a_signed_approval_is_executed() -> None:
     guarded = Guarded()
     guarded.approve()
 
-    assert guarded.executed() == [{"size": 1}]
+    assert guarded.effects() == [{"size": 1}]
 
 
 def forge_vote(guarded: Guarded) -> None:
@@ -150,7 +150,7 @@ def test_nothing_is_executed_that_was_not_approved_as_it_is(
     guarded.approve()
     attack(guarded)
 
-    assert guarded.executed() == []
+    assert guarded.effects() == []
     assert "approval was altered" in guarded.error()
 
 
@@ -179,7 +179,7 @@ def test_nothing_of_what_was_approved_can_be_changed_even_with_a_digest_that_fit
     assert item is not None
     guarded.set(fingerprint=fingerprint(item))
 
-    assert guarded.executed() == []
+    assert guarded.effects() == []
     assert "approval was altered" in guarded.error()
 
 
@@ -200,7 +200,7 @@ def test_a_signature_without_the_code_is_still_valid() -> None:
     assert guarded.get("code")
     guarded.approve()
 
-    assert guarded.executed() == [{"size": 1}]
+    assert guarded.effects() == [{"size": 1}]
 
 
 @pytest.mark.parametrize("signed_too", [False, True])
@@ -214,7 +214,7 @@ def test_a_requester_that_the_approver_saw_cannot_be_hidden(signed_too: bool) ->
     guarded.set(requestedBy="carol")
 
     assert signature["requestedBy"] == ["bob"]
-    assert guarded.executed() == []
+    assert guarded.effects() == []
     assert "approval was altered" in guarded.error()
 
 
@@ -224,7 +224,7 @@ def test_requesters_that_joined_later_change_nothing() -> None:
     guarded.set(requestedBy="bob")
     guarded.approve("carol")
 
-    assert guarded.executed() == [{"size": 1}]
+    assert guarded.effects() == [{"size": 1}]
 
 
 def test_one_principal_does_not_count_twice() -> None:
@@ -234,13 +234,13 @@ def test_one_principal_does_not_count_twice() -> None:
     guarded.approve("carol")
     guarded.lab.client.hdel(f"boyd:{{test}}:approval:{guarded.id}", "vote:carol")
 
-    assert guarded.executed() == []
+    assert guarded.effects() == []
 
 
 def test_an_approval_is_not_worth_anything_for_another_action() -> None:
     first = Guarded()
     first.approve()
-    assert first.executed() == [{"size": 1}]
+    assert first.effects() == [{"size": 1}]
     again = first.ask()
     assert again != first.id
     signed, first.id = first.get("vote:ann"), again
@@ -248,7 +248,7 @@ def test_an_approval_is_not_worth_anything_for_another_action() -> None:
     first.lab.client.hdel(f"boyd:{{test}}:approval:{again}", "vote:bob")
     first.set(**{"vote:ann": signed})
 
-    assert first.executed() == [{"size": 1}]  # once, for the first
+    assert first.effects() == [{"size": 1}]  # once, for the first
     assert "approval was altered" in first.error()
 
 
@@ -259,7 +259,7 @@ def test_an_approval_that_was_not_signed_with_the_workers_secret_says_what_to_do
     guarded = Guarded(signs=signs)
     guarded.approve()
 
-    assert guarded.executed() == []
+    assert guarded.effects() == []
     assert "give the same one to workers and API" in guarded.error()
 
 
@@ -268,7 +268,7 @@ def test_without_a_secret_the_digest_still_guards_action_and_params() -> None:
     guarded.approve()
     guarded.set(params='{"size": 1000}')
 
-    assert guarded.executed() == []
+    assert guarded.effects() == []
     assert "differ from those that were approved" in guarded.error()
 
 
@@ -276,7 +276,7 @@ def test_a_worker_without_the_secret_executes_what_others_have_signed() -> None:
     guarded = Guarded(checks=None)
     guarded.approve()
 
-    assert guarded.executed() == [{"size": 1}]
+    assert guarded.effects() == [{"size": 1}]
 
 
 def test_two_approvals_of_the_same_never_have_the_same_signature() -> None:
@@ -298,7 +298,7 @@ def test_the_approval_of_a_program_is_not_turned_into_that_of_a_person() -> None
     guarded.resolver.answer(guarded.id, "approved", machine("robot"))
     guarded.vote("robot", person=True)
 
-    assert guarded.executed() == []
+    assert guarded.effects() == []
 
 
 def test_workers_with_the_public_key_execute_what_the_api_signs_and_cannot_sign() -> None:
@@ -307,7 +307,7 @@ def test_workers_with_the_public_key_execute_what_the_api_signs_and_cannot_sign(
     item = guarded.lab.store.approvals.get(guarded.id)
     assert item is not None
 
-    assert guarded.executed() == [{"size": 1}]
+    assert guarded.effects() == [{"size": 1}]
     with pytest.raises(ConfigError, match="only the public key"):
         KeyPairSigner(PUBLIC_PEM).sign(item, item.approvals[0])
 
@@ -317,7 +317,7 @@ def test_a_worker_with_the_public_key_takes_no_other_signature(signs: str | None
     guarded = Guarded(signs, PUBLIC_PEM)
     guarded.approve()
 
-    assert guarded.executed() == []
+    assert guarded.effects() == []
     assert "give the same one to workers and API" in guarded.error()
 
 

@@ -40,7 +40,7 @@ KEEPS_ALL = Retention(
 
 
 @pytest.fixture(autouse=True)
-def _stopped_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+def _stop_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (server_mixin, _helpers, _stream):
         monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: MOMENT))
 
@@ -169,7 +169,7 @@ KINDS = [
 ]
 
 
-def walked(work: MergedWork, page: PageReader, limit: int) -> list[str]:
+def names_by_page(work: MergedWork, page: PageReader, limit: int) -> list[str]:
     """The names of all records of a list, page by page."""
     names: list[str] = []
     cursor: str | None = None
@@ -195,15 +195,15 @@ def check_everywhere(kind: Kind, size: int, lab: Lab, archive: Archive) -> None:
     archive.copy()
 
     for limit in limits(size):
-        assert walked(alone, kind.page, limit) == newest_first
-        assert walked(archive.work, kind.page, limit) == newest_first
+        assert names_by_page(alone, kind.page, limit) == newest_first
+        assert names_by_page(archive.work, kind.page, limit) == newest_first
     some = random.Random(2).sample(newest_first, size // 2)
     forget(lab, kind.name, kind.index, some)
     for limit in limits(size):
-        assert walked(archive.work, kind.page, limit) == newest_first
+        assert names_by_page(archive.work, kind.page, limit) == newest_first
     lab.client.flushall()
     for limit in limits(size):
-        assert walked(archive.work, kind.page, limit) == newest_first
+        assert names_by_page(archive.work, kind.page, limit) == newest_first
 
 
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.page.__name__.strip("_"))
@@ -239,7 +239,7 @@ def test_records_pruned_between_pages_are_neither_skipped_nor_repeated(
         forget(lab, kind.name, kind.index, [going.pop() for _ in range(min(4, len(going)))])
         return kind.page(work, limit, cursor)
 
-    assert walked(archive.work, forgetful, 5) == newest_first
+    assert names_by_page(archive.work, forgetful, 5) == newest_first
 
 
 @pytest.mark.parametrize("ttl", [None, 3600.0])
