@@ -33,6 +33,7 @@ class ApiServer:
     def __init__(self, app: Flask, listening: socket.socket, settings: Settings) -> None:
         """Start listening; *listening* is bound already."""
         self._stopping = threading.Event()
+        self._woken = threading.Event()
         dispatcher = ThreadedTaskDispatcher()
         dispatcher.set_thread_count(settings.api.threads)
         adjustments = Adjustments(
@@ -59,9 +60,9 @@ class ApiServer:
         """Accept no more connections, and end when the requests in flight were answered."""
         if self._stopping.is_set():
             return
-        # Wake the loop first: once it stops, it closes the trigger.
-        self._listener.pull_trigger()
         self._stopping.set()
+        self._listener.pull_trigger()
+        self._woken.set()
 
     def run(self, stopping: Callable[[], None]) -> None:
         """Serve until `stop`; *stopping* is then called to end streams and waiting requests."""
@@ -74,6 +75,7 @@ class ApiServer:
         while self._busy() and time.monotonic() < deadline:
             self._listener.turn(0.1)
         self._listener.task_dispatcher.shutdown(timeout=0.1)
+        self._woken.wait()  # this closes what `stop` wakes the loop with
         self._listener.poller.close()
 
     def _busy(self) -> bool:
