@@ -178,7 +178,8 @@ class BreakdownWatch:
 
     def __init__(self) -> None:
         self._failures = 0
-        self._is_ending = False
+        #: Held from when this process has been asked to end.
+        self._ending = threading.Lock()
 
     def around(self, step: Callable[..., None]) -> Callable[..., None]:
         """A *step* that counts its unexpected errors."""
@@ -204,9 +205,8 @@ class BreakdownWatch:
             problem = f"{self._failures} steps in a row failed unexpectedly"
         elif _lacks_descriptors():
             problem = "plugins have left too many files or connections open"
-        if problem is None or self._is_ending:
+        if problem is None or not self._ending.acquire(blocking=False):
             return
-        self._is_ending = True
         try:
             log.error("%s: restarting", problem)
         finally:
