@@ -143,26 +143,26 @@ def _check_tables(settings: Settings) -> Iterator[Finding]:
     """Compare the tables of the archive, if the settings name one, with those of this release."""
     if not settings.archive_url:
         return
-    from boyd.export.archive.database import Database
+    from boyd.export.archive.database import NEWEST, Database
 
     try:
         database = Database(settings.archive_url)
         try:
-            current, head = database.versions()
+            current = database.version()
         finally:
             database.close()
     except BoydError as problem:
         yield error("archive", str(problem), "start its database, or correct BOYD_ARCHIVE_URL")
         return
-    if current == head:
-        yield ok("archive", f"its tables have version {head}")
+    if current == NEWEST:
+        yield ok("archive", f"its tables have version {NEWEST}")
     elif current is None:
         yield ok("archive", "it has no tables yet; the archive creates them when it starts")
-    elif current < (head or ""):
-        text = f"its tables have version {current}, this release needs {head}"
+    elif current < NEWEST:
+        text = f"its tables have version {current}, this release needs {NEWEST}"
         yield warning("archive", text, "back it up; the archive changes them when it starts")
     else:
-        text = f"its tables have version {current}, which is newer than {head} of this release"
+        text = f"its tables have version {current}, which is newer than {NEWEST} of this release"
         yield error("archive", text, "run the archive of the newer release, or restore a backup")
 
 

@@ -25,7 +25,7 @@ from boyd.export import work_follower
 from boyd.export.archive import copier
 from boyd.export.archive.access import ArchiveAccess
 from boyd.export.archive.copier import Archiving, Copier
-from boyd.export.archive.database import Database, metadata
+from boyd.export.archive.database import NEWEST, Database, metadata
 from boyd.export.archive.merged_history import MergedHistory
 from boyd.export.archive.search import ArchiveReader
 from boyd.export.archive.writer import ArchiveWriter
@@ -627,6 +627,12 @@ def test_an_iteration_that_has_never_been_is_in_no_archive(archive: Archive) -> 
     archive.copy()
 
     assert archive.past.get("99999") is None
+
+
+def test_a_new_database_has_the_version_by_which_an_archive_knows_that_it_is_current(
+    archive: Archive,
+) -> None:
+    assert archive.database.version() == NEWEST
 
 
 def test_a_database_of_a_newer_release_is_left_alone(archive: Archive) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import (
     URL,
@@ -47,15 +47,14 @@ from sqlalchemy.exc import (
 
 from boyd.errors import ArchiveRefused, ArchiveUnavailable, ConfigError
 
-if TYPE_CHECKING:
-    from alembic.config import Config
-
 log = logging.getLogger("boyd.archive")
 
 #: Seconds to wait for a connection, for a lock of SQLite, and for a statement of a reader.
 CONNECT_TIMEOUT = 3
 _LOCK_TIMEOUT = 10.0
 READ_TIMEOUT = 5.0
+#: The newest version of the tables: the revision of the last migration.
+NEWEST = "0001"
 #: Errors of a single statement; the database answers others.
 _REFUSALS = (DataError, IntegrityError, NotSupportedError, ProgrammingError)
 #: The lock that makes writers take turns in PostgreSQL; any fixed number.
@@ -210,12 +209,17 @@ class Database:
             ArchiveUnavailable: the database does not answer, cannot hold every text, or was changed
                 by a newer release.
         """
-        from alembic import command
-        from alembic.util import CommandError
-
         self._check_encoding()
         self._make_private()
-        config = _migrations()
+        if self.version() == NEWEST:
+            return
+        # Only now: it takes as much memory as all else that an archive loads.
+        from alembic import command
+        from alembic.config import Config
+        from alembic.util import CommandError
+
+        config = Config()
+        config.set_main_option("script_location", str(files("boyd.export.archive") / "migrations"))
         try:
             with self.begin() as connection:
                 config.attributes["connection"] = connection
@@ -225,18 +229,17 @@ class Database:
                 f"a newer release of Boyd has changed the archive; use that one ({error})"
             ) from None
 
-    def versions(self) -> tuple[str | None, str | None]:
-        """The version of the tables, None before there are any, and that of this release.
+    def version(self) -> str | None:
+        """The version of the tables; None before there are any.
 
         Raises:
             ArchiveUnavailable: the database does not answer.
         """
-        from alembic.runtime.migration import MigrationContext
-        from alembic.script import ScriptDirectory
-
         with self.begin() as connection:
-            current = MigrationContext.configure(connection).get_current_revision()
-        return current, ScriptDirectory.from_config(_migrations()).get_current_head()
+            if not connection.dialect.has_table(connection, "alembic_version"):
+                return None
+            row = connection.execute(text("SELECT version_num FROM alembic_version")).first()
+        return str(row[0]) if row else None
 
     def _make_private(self) -> None:
         """Create the file of an SQLite database for its owner only; its other files follow it."""
@@ -277,14 +280,6 @@ class Database:
         """Close all connections."""
         with suppress(SQLAlchemyError):
             self._engine.dispose()
-
-
-def _migrations() -> Config:
-    from alembic.config import Config
-
-    config = Config()
-    config.set_main_option("script_location", str(files("boyd.export.archive") / "migrations"))
-    return config
 
 
 @contextmanager
