@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from boyd import naming
 from boyd.models import ApprovalItem, Model
-from boyd.plugins.notifier.message import NotificationMessage
 from boyd.text.formatting import visible
+
+if TYPE_CHECKING:
+    from boyd.plugins.notifier.message import NotificationMessage
 
 Block = dict[str, Any]
 Verb = Literal["approve", "deny", "acknowledge"]

@@ -19,8 +19,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from boyd.errors import UnknownAgent
 from boyd.intake.sender_checks import SenderRefused, check_sender
 from boyd.models import ApiKey, ApprovalItem, ApprovalOutcome
-from boyd.plugin.http_session import Session
-from boyd.plugins.notifier.message import approval_message
 from boyd.settings.intake_settings import HmacAuth
 from boyd.store import DEPLOYMENT, Resolution, Verdict
 from boyd.store.login_sessions import digest
@@ -37,7 +35,6 @@ from boyd_slack.accounts_page import pages
 from boyd_slack.blocks import ApprovalReference, Block
 from boyd_slack.slack_accounts import SlackAccount, SlackAccounts
 from boyd_slack.slack_settings import SlackSettings, slack_settings
-from boyd_slack.web_api import SlackApi, SlackError
 
 log = logging.getLogger("boyd.slack")
 
@@ -182,6 +179,10 @@ class _Desk:
         view = self._confirmation(click)
         settings = slack_settings(self.services.settings)
         token = settings.token.get_secret_value() if settings.token else ""
+        # With their HTTP client, which an API process without Slack has no use for.
+        from boyd.plugin.http_session import Session
+        from boyd_slack.web_api import SlackApi, SlackError
+
         try:
             with Session() as session:
                 slack = SlackApi(session, settings.url, token, _DIALOG)
@@ -210,6 +211,8 @@ class _Desk:
         except _Refused as error:
             return blocks.notice(str(error), error.link)
         frozen = self.services.store.freezes.all().keys() & {DEPLOYMENT, item.agent_id}
+        from boyd.plugins.notifier.message import approval_message  # it loads the HTTP client, too
+
         message = approval_message(item, "waiting", "", self.services.store.clock.now())
         return blocks.confirmation(message, item, verb, key.principal, is_frozen=bool(frozen))
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.metadata import entry_points
+from pathlib import Path
 
 import pytest
+
+from boyd.export.archive.database import Database
 
 #: Packages that some process needs, and most do not.
 HEAVY = {
@@ -18,7 +22,10 @@ PROCESSES = {
     "worker": (["boyd_worker.worker", "celery.worker.consumer"], {"celery", "kombu"}),
     "beat": (["boyd_worker.beat"], {"celery", "kombu"}),
     "api": (
-        ["boyd_api.app", "boyd_api.http.server"],
+        [
+            *("boyd_api.app", "boyd_api.http.server"),
+            *(point.module for point in entry_points(group="boyd.pages")),
+        ],
         {"flask", "waitress", "werkzeug"},
     ),
     "archive": (["boyd.export.archive.copier", "boyd.export.archive.database"], {"sqlalchemy"}),
@@ -40,3 +47,19 @@ def test_a_process_imports_no_package_that_it_does_not_use(name: str) -> None:
         [sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True
     )
     assert HEAVY & set(done.stdout.split()) == needs
+
+
+@pytest.mark.long
+def test_an_archive_loads_the_migrations_only_for_tables_that_are_not_current(
+    tmp_path: Path,
+) -> None:
+    url = f"sqlite:///{tmp_path}/archive.db"
+    Database(url, writes=True).upgrade()
+    program = (
+        "import sys\n"
+        "from boyd.export.archive.database import Database\n"
+        f"Database({url!r}, writes=True).upgrade()\n"
+        "sys.exit('alembic' in sys.modules)\n"
+    )
+
+    subprocess.run([sys.executable, "-P", "-c", program], check=True)
