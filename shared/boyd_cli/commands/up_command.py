@@ -11,11 +11,12 @@ import sys
 import time
 import tomllib
 import webbrowser
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
+from importlib.metadata import entry_points
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -142,7 +143,7 @@ def run_deployment(settings: Settings, announce: Announce, nodes: int | None = N
     """
     if settings.traces.is_exporting:
         check_installed()
-    names = _agent_names(settings.agents)
+    names, plugins = _inspect_agents(settings.agents)
     if len(names) == 1 and not settings.agent:
         settings = settings.model_copy(update={"agent": names[0]})
     with state_lock(settings.state_dir):
@@ -153,20 +154,26 @@ def run_deployment(settings: Settings, announce: Announce, nodes: int | None = N
         ):
             if running is not None:
                 greet(settings, names, nodes)
+                if CAN_FORK:
+                    _preload([*_MODULES, *_own_pages(), *plugins])
                 _run(running, supervisor, names, announce)
 
 
-def _agent_names(references: Sequence[str]) -> list[str]:
-    """The ids of the agents; they are loaded elsewhere, as no plugin may run in what forks workers.
+#: The ids of agents, and the modules of the built-in plugins that they use.
+_Inspection = tuple[list[str], list[str]]
+
+
+def _inspect_agents(references: Sequence[str]) -> _Inspection:
+    """Load the agents elsewhere, as no plugin of theirs may run in what forks workers.
 
     Raises:
         ConfigError: an agent or one of its plugins cannot be used.
     """
     if not CAN_FORK:
-        return list(load_agents(references))
+        return list(load_agents(references)), []
     fork = get_context("fork")
     receiver, sender = fork.Pipe(duplex=False)
-    process = fork.Process(target=_send_names, args=(sender, references))
+    process = fork.Process(target=_send_inspection, args=(sender, references))
     process.start()
     sender.close()
     try:
@@ -181,15 +188,16 @@ def _agent_names(references: Sequence[str]) -> list[str]:
         process.join()
     if isinstance(answer, str):
         raise ConfigError(answer)
-    names: list[str] = answer
-    return names
+    inspection: _Inspection = answer
+    return inspection
 
 
-def _send_names(sender: Connection, references: Sequence[str]) -> None:
-    """Send the ids of the agents, or the message of an error."""
+def _send_inspection(sender: Connection, references: Sequence[str]) -> None:
+    """Send what `_inspect_agents` returns, or the message of an error."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
-        sender.send(list(load_agents(references)))
+        names = list(load_agents(references))
+        sender.send((names, [name for name in sys.modules if name.startswith("boyd.plugins.")]))
     except BoydError as error:
         sender.send(str(error))
 
@@ -254,8 +262,6 @@ def _run(settings: Settings, supervisor: Supervisor, agents: list[str], announce
     watch = _Watch(store, agents, settings)
     api_url = _local_url(settings.api)
     key = _own_key(store, settings.state_dir)
-    if CAN_FORK:
-        _preload()
     workers, others = _children(settings)
     for child in workers:
         supervisor.start(child)
@@ -288,9 +294,15 @@ _MODULES = (
 )
 
 
-def _preload() -> None:
+def _own_pages() -> list[str]:
+    """The modules of this distribution that add pages to the console; others may start threads."""
+    points = entry_points(group="boyd.pages")
+    return [point.module for point in points if point.dist and point.dist.name == "boyd"]
+
+
+def _preload(modules: Iterable[str]) -> None:
     """Import what the children need, so that they share its memory and start at once."""
-    for name in _MODULES:
+    for name in modules:
         importlib.import_module(name)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from boyd.models import Event, utc_now
-from boyd_cli.commands.up_command import AgentFiles, is_news
+from boyd_cli.commands.up_command import AgentFiles, _inspect_agents, is_news
 
 
 @pytest.fixture
@@ -53,6 +54,26 @@ def test_up_notices_that_an_agent_file_is_gone(
     agent_file.unlink()
     files.look()
     assert f"{agent_file} has changed" in capsys.readouterr().out
+
+
+def test_up_learns_which_built_in_plugins_agents_use_and_loads_none_of_their_own(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "plugins").mkdir()
+    (tmp_path / "plugins" / "measures.py").write_text(
+        "from boyd.plugins.host_metrics import HostMetrics\n\n"
+        'class Measures(HostMetrics):\n    id = "measures"\n'
+    )
+    file = tmp_path / "agent.toml"
+    file.write_text('id = "here"\nplugins_dir = "plugins"\n[[plugins]]\nuse = "measures"\n')
+    before = set(sys.modules)
+
+    names, modules = _inspect_agents([str(file)])
+
+    assert names == ["here"]
+    assert "boyd.plugins.host_metrics" in modules
+    assert all(name.startswith("boyd.plugins.") for name in modules)
+    assert not [name for name in sys.modules.keys() - before if "measures" in name]
 
 
 def test_of_a_procedure_up_tells_that_it_is_stopped_and_its_end() -> None:
