@@ -148,7 +148,7 @@ class Soak:
         if self._done % ITEMS == 0:
             self._item()
         trigger = self._launcher.trigger("soak")
-        wait_until(lambda: self._ended(trigger.iteration), 60)
+        wait_until(lambda: self._has_end(trigger.iteration), 60)
 
     def _item(self) -> None:
         """Ask for an action, and answer in one of the ways, or not at all."""
@@ -200,7 +200,7 @@ class Soak:
     def _iteration(self) -> int:
         return self._store.loop_control.status().iteration
 
-    def _ended(self, number: int) -> bool:
+    def _has_end(self, number: int) -> bool:
         return bool(self._deployment.store.client.exists(f"boyd:{{soak}}:iteration:{number}"))
 
 

@@ -57,7 +57,7 @@ class Crowd:
     def rollback(self, number: int) -> None:
         """Execute it, and undo that."""
         done = self._call(number)
-        wait_until(lambda: self._ended(done), 120)
+        wait_until(lambda: self._has_end(done), 120)
         entry = self.store.executions.get(naming.call(done))
         if entry is not None and entry.state == "succeeded":
             self._call(number, kind="rollback", undoes=naming.call(done))
@@ -80,7 +80,7 @@ class Crowd:
         record = self.store.calls.get(call)
         return record.result.waits_for if record is not None and record.result is not None else None
 
-    def _ended(self, call: str) -> bool:
+    def _has_end(self, call: str) -> bool:
         record = self.store.calls.get(call)
         return record is not None and record.result is not None
 
@@ -92,7 +92,7 @@ class Crowd:
         all_over = all(
             record.has_ended or record.state == "stopped" for record in self.store.procedures.all()
         )
-        return approved and all_over and all(self._ended(call) for call in self.calls)
+        return approved and all_over and all(self._has_end(call) for call in self.calls)
 
 
 def overlaps(effects: list[str]) -> list[str]:

@@ -70,7 +70,7 @@ class Watcher:
     def is_stopped(self) -> bool:
         return self.until(self)
 
-    def shown(self, kind: str) -> str:
+    def text_of(self, kind: str) -> str:
         return "".join(text for message_kind, text in self.told if message_kind == kind)
 
 
@@ -87,7 +87,7 @@ class World:
         return self.gateway.turn(request, self.watcher)
 
     @property
-    def waited(self) -> float:
+    def pause(self) -> float:
         return sum(self.slept)
 
 
@@ -128,8 +128,8 @@ def test_a_turn_is_shown_as_it_comes_and_given_as_a_whole(world: Any) -> None:
     assert turn == Turn(
         text="The disk is full. Schön! 😀", reasoning="Let me see.", usage=COST, finish="stop"
     )
-    assert w.watcher.shown("text") == turn.text
-    assert w.watcher.shown("reasoning") == turn.reasoning
+    assert w.watcher.text_of("text") == turn.text
+    assert w.watcher.text_of("reasoning") == turn.reasoning
     assert len(w.watcher.told) > 5
     assert w.slept == []
 
@@ -161,7 +161,7 @@ def test_thoughts_are_separated_from_the_text(world: Any) -> None:
         turn = w.turn()
 
     assert (turn.text, turn.reasoning) == ("It is full.", "Hm.")
-    assert w.watcher.shown("text") == "It is full."
+    assert w.watcher.text_of("text") == "It is full."
 
 
 def test_thoughts_are_never_sent_back(world: Any) -> None:
@@ -294,9 +294,9 @@ def test_after_a_gateway_error_the_same_bytes_are_sent_again(world: Any, name: s
     assert (turn.text, turn.calls, turn.requests) == ("Yes.", [], 2)
     first, second = w.server.requests
     assert first.raw == second.raw
-    assert w.waited == 2
+    assert w.pause == 2
     assert len(w.watcher.discards) == 1
-    assert w.watcher.shown("text") == "Yes."
+    assert w.watcher.text_of("text") == "Yes."
 
 
 @pytest.mark.parametrize("code", [400, 401, 402, 403, 404, 413, 422])
@@ -326,7 +326,7 @@ def test_three_attempts_with_waits_of_0_2_and_4_seconds_then_it_is_unavailable(
     with world(*[status(503, message="too busy")] * 5) as w:
 
         def look(watcher: Watcher) -> bool:
-            marks.add(w.waited)
+            marks.add(w.pause)
             return False
 
         w.watcher.until = look
@@ -336,7 +336,7 @@ def test_three_attempts_with_waits_of_0_2_and_4_seconds_then_it_is_unavailable(
     assert (raised.value.status, raised.value.requests) == (503, 3)
     assert len(w.server.requests) == 3
     assert len({sent.raw for sent in w.server.requests}) == 1
-    assert w.waited == 2 + 4
+    assert w.pause == 2 + 4
     assert {0.0, 2.0, 6.0} <= marks
     assert max(w.slept) <= 0.25
     assert len(w.watcher.discards) == 3
@@ -358,14 +358,14 @@ def test_the_server_may_ask_for_more_time_up_to_a_minute(
     with world(status(429, retry_after=header), say("Yes.")) as w:
         w.turn()
 
-    assert w.waited == seconds
+    assert w.pause == seconds
 
 
 def test_time_asked_for_holds_for_the_next_attempt_only(world: Any) -> None:
     with world(status(429, retry_after=10), status(503), say("Yes.")) as w:
         w.turn()
 
-    assert w.waited == 10 + 4
+    assert w.pause == 10 + 4
 
 
 def test_nobody_there_is_a_gateway_error(wire: WireName) -> None:
@@ -498,11 +498,11 @@ def test_a_stopped_watch_sends_nothing(world: Any) -> None:
 
 def test_stopping_ends_the_wait_for_the_next_attempt(world: Any) -> None:
     with world(status(503, retry_after=60), say("Yes.")) as w:
-        w.watcher.until = lambda _: w.waited >= 1
+        w.watcher.until = lambda _: w.pause >= 1
         with pytest.raises(Stopped) as raised:
             w.turn()
 
-    assert w.waited == 1
+    assert w.pause == 1
     assert raised.value.requests == len(w.server.requests) == 1
 
 

@@ -109,7 +109,7 @@ class Runner:
         )
         undone = sum(line.step == "undo" for line in course.lines)
         acted = sum((o.step, o.action) == ("act", case.action) for o in course.lines)
-        if self._site.undone_too_often(undone, acted):
+        if self._site.exceeds_rollbacks(undone, acted):
             course.misfits.append("more was undone than the actions say")
         # What did harm is held for its time, whatever the situation, and on all targets.
         held = self._agent.holds.all()

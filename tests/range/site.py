@@ -55,7 +55,7 @@ class Site:
         """Make everything as it was."""
         raise NotImplementedError
 
-    def undone_too_often(self, undone: int, acted: int) -> bool:
+    def exceeds_rollbacks(self, undone: int, acted: int) -> bool:
         """Check for more rollbacks in this case than *undone*.
 
         The first remedy *acted* so many times, of which only the first time can be undone.

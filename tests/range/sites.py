@@ -90,7 +90,7 @@ class DatabaseSite(Site):
         self._leave()
         self._set_limit()
 
-    def undone_too_often(self, undone: int, acted: int) -> bool:
+    def exceeds_rollbacks(self, undone: int, acted: int) -> bool:
         """Tell by the limit, which each rollback raises, and each right action."""
         with self.layout.connect(name="range") as session:
             row = session.execute(
@@ -208,7 +208,7 @@ class ServiceSite(Site):
             if status(self.layout.url(name)) != 200:
                 start_service(self.layout, name)
 
-    def undone_too_often(self, undone: int, acted: int) -> bool:
+    def exceeds_rollbacks(self, undone: int, acted: int) -> bool:
         """Tell by the starts of the other one."""
         return self._count() - self._starts > undone
 

@@ -36,7 +36,7 @@ def rules() -> Any:
             yield pytest.param(route, rule, id=endpoint)
 
 
-def scoped_rules() -> Any:
+def rules_with_scopes() -> Any:
     return [rule for rule in rules() if rule.values[0].scope is not None]
 
 
@@ -78,7 +78,7 @@ def _closed_site() -> Iterator[Site]:
     site.services.stop()
 
 
-@pytest.mark.parametrize(("route", "rule"), scoped_rules())
+@pytest.mark.parametrize(("route", "rule"), rules_with_scopes())
 def test_without_a_key_no_route_answers(closed_site: Site, route: Route, rule: str) -> None:
     answer = ask(closed_site, route, rule, {})
 
@@ -89,7 +89,7 @@ def test_without_a_key_no_route_answers(closed_site: Site, route: Route, rule: s
     assert answer.headers["WWW-Authenticate"].startswith("Bearer")
 
 
-@pytest.mark.parametrize(("route", "rule"), scoped_rules())
+@pytest.mark.parametrize(("route", "rule"), rules_with_scopes())
 def test_with_a_wrong_key_no_route_answers(closed_site: Site, route: Route, rule: str) -> None:
     text = closed_site.admin["Authorization"]
     other = {"Authorization": text[:-1] + ("A" if text[-1] != "A" else "B")}
@@ -99,7 +99,7 @@ def test_with_a_wrong_key_no_route_answers(closed_site: Site, route: Route, rule
     assert ask(closed_site, route, rule, {"Authorization": "Basic YTpi"}).status_code == 401
 
 
-@pytest.mark.parametrize(("route", "rule"), scoped_rules())
+@pytest.mark.parametrize(("route", "rule"), rules_with_scopes())
 def test_with_an_expired_key_no_route_answers(closed_site: Site, route: Route, rule: str) -> None:
     answer = ask(closed_site, route, rule, closed_site.key("admin", expires_in=-1))
 
@@ -107,7 +107,7 @@ def test_with_an_expired_key_no_route_answers(closed_site: Site, route: Route, r
     assert "expired" in answer.json["detail"]
 
 
-@pytest.mark.parametrize(("route", "rule"), scoped_rules())
+@pytest.mark.parametrize(("route", "rule"), rules_with_scopes())
 def test_without_the_scope_no_route_answers(closed_site: Site, route: Route, rule: str) -> None:
     including = {"admin", "read"} if route.scope == "kiosk" else {"admin"}
     others = [scope for scope in SCOPES if scope not in {route.scope, *including}]
@@ -118,7 +118,7 @@ def test_without_the_scope_no_route_answers(closed_site: Site, route: Route, rul
     assert answer.json["scope"] == route.scope
 
 
-@pytest.mark.parametrize(("route", "rule"), scoped_rules())
+@pytest.mark.parametrize(("route", "rule"), rules_with_scopes())
 def test_a_key_for_another_agent_does_nothing_here(
     closed_site: Site, route: Route, rule: str
 ) -> None:
@@ -138,7 +138,7 @@ def test_a_key_for_another_agent_does_nothing_here(
         assert "test" not in str(answer.json)
 
 
-@pytest.mark.parametrize(("route", "rule"), scoped_rules())
+@pytest.mark.parametrize(("route", "rule"), rules_with_scopes())
 def test_a_key_with_the_scope_gets_past_the_door(site: Site, route: Route, rule: str) -> None:
     assert route.scope is not None
     answer = ask(site, route, rule, site.key(route.scope), buffered=False)
