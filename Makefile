@@ -42,10 +42,11 @@ test: $(VENV)/.tests ## Run the tests, except the slow ones; ARGS="-k words" or 
 test-all: $(VENV)/.tests parts ## Run all tests, or those of AREA; ARGS="-m long" runs only those that `make test` skips.
 	@files=$$($(FILES)) && $(PYTEST) $$files $(ARGS)
 
-parts: $(VENV)/.tests ## Install what only some tests need: an OpenID provider and MCP servers with npm, a small model, celery-exporter.
+parts: $(VENV)/.tests ## Install what only some tests need: an OpenID provider and MCP servers with npm, a small model, celery-exporter, generators of clients.
 	@$(VENV)/bin/python tests/kits/npm_kit.py
 	@$(VENV)/bin/python tests/kits/celery_exporter_kit.py
 	@$(VENV)/bin/python tests/kits/small_model_kit.py
+	@$(VENV)/bin/python tests/kits/client_kit.py
 	@$(VENV)/bin/python tests/kits/helm_kit.py
 
 check: $(VENV)/.tests ## Check lint, format, types, imports between packages, and the examples.

@@ -1,18 +1,19 @@
 """celery-exporter, which makes metrics for Prometheus of the events of Celery's workers.
 
-`python tests/kits/celery_exporter_kit.py` installs it into a cache folder outside of the
-repository: it needs an older redis-py than Boyd, and therefore an older Celery.
+`python tests/kits/celery_exporter_kit.py` installs it: it needs an older redis-py than Boyd, and
+therefore an older Celery.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from pip_kit import PipParts
 
 PACKAGES = (
     *("prometheus-exporter-celery==0.11.2", "celery==5.5.3", "kombu==5.5.4", "redis==5.3.1"),
@@ -21,40 +22,18 @@ PACKAGES = (
 #: What Python runs.
 RUN = "from src.cli import cli; cli()"
 
-
-def folder() -> Path:
-    """The cache folder of its packages."""
-    import platformdirs
-
-    return platformdirs.user_cache_path("boyd-tests") / PACKAGES[0].replace("==", "-")
-
-
-def install() -> None:
-    """Install it, unless that was done."""
-    if folder().exists():
-        return
-    making = folder().with_name(f"{folder().name}.{os.getpid()}")
-    command = ["-m", "pip", "install", "--quiet", "--no-warn-conflicts", "--target", str(making)]
-    subprocess.run([sys.executable, *command, *PACKAGES], check=True)
-    try:
-        making.rename(folder())
-    except OSError:  # another one was quicker
-        shutil.rmtree(making)
+PARTS = PipParts("celery-exporter", PACKAGES)
 
 
 @contextmanager
 def celery_exporter(broker: str, port: int, log: Path) -> Iterator[str]:
     """The URL of the metrics of a broker; without the packages the test is skipped, not in CI."""
-    import pytest
-
-    if not folder().exists():
-        reason = "`make parts` installs celery-exporter"
-        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
+    folder = PARTS.require()
     options = ("--broker-url", broker, "--host", "127.0.0.1", "--port", str(port))
     with log.open("ab") as output:
         process = subprocess.Popen(
             [sys.executable, "-c", RUN, *options],
-            env={**os.environ, "PYTHONPATH": str(folder())},
+            env={**os.environ, "PYTHONPATH": str(folder)},
             stdout=output,
             stderr=output,
         )
@@ -66,4 +45,4 @@ def celery_exporter(broker: str, port: int, log: Path) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    install()
+    PARTS.install()

