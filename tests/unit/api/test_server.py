@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import platform
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from http.client import HTTPConnection
+from pathlib import Path
 
 import psutil
 import pytest
@@ -282,3 +286,36 @@ def test_an_error_that_no_application_catches_is_answered_too() -> None:
     finally:
         served.stop()
         thread.join(120)
+
+
+#: Has sixteen threads allocate at the same time, and writes what glibc says of its arenas.
+ARENAS = """
+import ctypes, sys, threading
+from boyd_api.http.server import share_arenas
+
+libc = ctypes.CDLL(None)
+libc.fopen.restype = ctypes.c_void_p
+share_arenas()
+meeting = threading.Barrier(16)
+
+def allocate():
+    meeting.wait()
+    libc.malloc(1000)
+    meeting.wait()
+
+threads = [threading.Thread(target=allocate) for _ in range(16)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+file = ctypes.c_void_p(libc.fopen(sys.argv[1].encode(), b"w"))
+libc.malloc_info(0, file)
+libc.fclose(file)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has arenas")
+def test_the_threads_of_an_api_process_share_two_arenas(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-P", "-c", ARENAS, str(tmp_path / "arenas")], check=True)
+
+    assert (tmp_path / "arenas").read_text().count("<heap nr=") == 2
