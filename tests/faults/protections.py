@@ -175,6 +175,7 @@ PROTECTIONS = (
         "and false then",
         "unit/phases/test_act.py",
         ("test_a_restart_of_redis_leaves_no_doubt_unsaid",),
+        scenario="failover",
     ),
     # What is executed has the ledger, too; what an endpoint does has only this.
     Protection(
@@ -1361,6 +1362,7 @@ PROTECTIONS = (
         "if known.timeline then",
         "unit/runtime/test_iterations.py",
         ("test_ids_change_with_the_server_that_may_have_lost_what_came_last",),
+        scenario="failover",
     ),
     Protection(
         "P16",

@@ -5,7 +5,7 @@ Each violation is a sentence.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from math import inf
@@ -23,6 +23,8 @@ REPORT = 4.95 + 2.0
 #: Seconds within which a lost message is sent again while all processes live, as docs/protocol.md
 #: derives, and those that the commands of a sweep take.
 RESEND = 3.2 + 0.1
+#: What clients say they ask for, and what stays true although Redis has lost it.
+LASTING = {"orders", "lifts", "asks", "began", "result"}
 #: Seconds within which the archive has what a client knows to have ended, if it has not just begun:
 #: "about a second", a pause for more, and the second after which the client looks again.
 ARCHIVED = 2.5
@@ -49,13 +51,19 @@ class Judge:
         self._answers: defaultdict[str, list[tuple[str, Answer]]] = defaultdict(list)
         for answer in world.answers:
             kind, _, about = answer.about.partition(" ")
-            self._answers[kind].append((about, answer))
+            if kind in LASTING or not self._is_forgotten(answer.at):
+                self._answers[kind].append((about, answer))
+        #: How often each was executed, for each time that it was ordered after a loss.
+        self._executions = Counter(
+            self._order_of(e.execution, e.at) for e in world.effects if e.kind == "begin"
+        )
 
     def violations(self) -> list[str]:
         """Everything that must not be."""
         return [
             *self.world.problems,
             *self._repetitions(),
+            *self._losses(),
             *self._results(),
             *self._records(),
             *self._changes(),
@@ -75,8 +83,26 @@ class Judge:
             *self._archive(),
         ]
 
+    def _is_forgotten(self, at: float, now: float = inf) -> bool:
+        """Report whether Redis had lost by now what it wrote, and acknowledged, at a time."""
+        return any(since <= at <= until + MARGIN < now for since, until in self.world.losses)
+
+    def _order_of(self, execution: str, at: float) -> tuple[str, int]:
+        """An execution, with the number of the order to which it belongs at a time.
+
+        Who finds after a failover that Redis knows nothing of an order may give it again. Each
+        may lead to one execution; what nobody has ordered again is executed once.
+        """
+        failovers = [until for _, until in self.world.losses]
+        orders = {
+            bisect_left(failovers, order.at)
+            for about, order in self._answers["orders"]
+            if about == execution
+        }
+        return execution, max(1, bisect_right(sorted(orders), bisect_left(failovers, at)))
+
     def _repetitions(self) -> Iterator[str]:
-        for execution, times in self._begins.items():
+        for (execution, _), times in self._executions.items():
             if times > 1:
                 yield f"{execution} was executed {times} times"
         if self._kinds <= HARMLESS:
@@ -85,20 +111,54 @@ class Judge:
                 if times > 1:
                     yield f"{call} was called {times} times, although no process was lost"
 
+    def _losses(self) -> Iterator[str]:
+        """Whatever a replica has, and Redis has acknowledged, is there after a failover."""
+        for execution, accepted in self._answers["accepted"]:
+            for about, order in self._answers["orders"]:
+                if about == execution and order.at > accepted.at:
+                    yield f"{execution} was accepted, and later nothing was known of it"
+
     def _results(self) -> Iterator[str]:
         """Results have to agree with the effects."""
         for execution, answer in self._answers["result"]:
             if execution == _KNOCK:
                 continue
-            times, ends = self._begins[execution], self._ends[execution]
+            order = self._order_of(execution, answer.at)
+            times, ends = self._executions[order], self._ends[execution]
             result = answer.value
             state = result.state if isinstance(result, ActionResult) else "never executed"
-            if state == "unknown" and not self._kinds & OF_PROCESSES:
+            if state == "unknown" and not self._is_in_doubt(execution, answer.at):
                 yield f"the outcome of {execution} is unknown, although no process failed"
-            elif state == "succeeded" and (times, ends) != (1, 1) and not _waits(result):
+            elif state == "succeeded" and (times != 1 or not ends) and not _waits(result):
                 yield f"{execution} succeeded, they say, and was executed {times} times"
+            elif state == "never executed" and self._is_decided_anew(execution):
+                continue
             elif times and (state in ("failed", "never executed") or _waits(result)):
                 yield f"{execution} {state}, they say, and was executed {times} times"
+
+    def _is_in_doubt(self, execution: str, at: float) -> bool:
+        """Check for a fault that may leave an outcome unknown: a failover only if it came later."""
+        kinds = self._kinds & OF_PROCESSES
+        if kinds != {"fail over"} or "clock" in self._kinds:
+            return bool(kinds)
+        orders = (answer.at for about, answer in self._answers["orders"] if about == execution)
+        begins = (answer.value for about, answer in self._answers["began"] if about == execution)
+        start = max((time for time in (*orders, *begins) if time <= at), default=0.0)
+        return any(
+            fault.kind == "fail over" and start <= failover + MARGIN
+            for failover, _, fault in self.world.past
+        )
+
+    def _is_decided_anew(self, execution: str) -> bool:
+        """Check if an iteration has decided again, after its decision was lost with what it did."""
+        decides = f"strategy of {naming.loop_number(execution.partition('.')[0])}"
+        return any(
+            self._is_forgotten(begin.at, strategy.at)
+            for begin in self.world.effects
+            for strategy in self.world.effects
+            if (begin.kind, begin.execution) == ("begin", execution)
+            and (strategy.kind, strategy.execution) == ("call", decides)
+        )
 
     def _records(self) -> Iterator[str]:
         """The record of an iteration has the decision that was executed."""
@@ -109,9 +169,11 @@ class Judge:
 
     def _changes(self) -> Iterator[str]:
         """An answer that was given once does not change."""
-        for kind in ("result", "status", "verdict", "run", "procedure"):
+        for kind in ("result", "status", "verdict", "run", "procedure", "began"):
             first: dict[str, Any] = {}
             for about, answer in self._answers[kind]:
+                if kind == "result" and self._is_forgotten(answer.at):
+                    continue
                 if first.setdefault(about, answer.value) != answer.value:
                     values = [getattr(v, "state", v) for v in (first[about], answer.value)]
                     yield f"{kind} {about} was {values[0]}, and then {values[1]}"
@@ -174,18 +236,21 @@ class Judge:
         verdicts = self._answers["verdict"]
         given_up = {about for about, answer in verdicts if answer.value == "cannot tell"}
         rolled_back = {e.execution for e in self.world.effects if e.kind == "begin"}
-        busy: dict[str, str] = {}
+        busy: dict[str, Effect] = {}
         verified = {e.target for e in self.world.effects if e.kind == "look"}
         for effect in self.world.effects:
-            other = busy.get(effect.target)
+            earlier = busy.get(effect.target)
+            if earlier is not None and self._is_forgotten(earlier.at, effect.at):
+                earlier = None
+            other = earlier.execution if earlier else ""
             undoes = effect.execution == f"rollback:{other}"
             # A person has ordered to repeat a step whose outcome is unknown.
-            repeats = effect.execution.partition(".")[0] == str(other).partition(".")[0]
-            if effect.kind == "begin" and other is not None and not (undoes or repeats):
+            repeats = effect.execution.partition(".")[0] == other.partition(".")[0]
+            if effect.kind == "begin" and other and not (undoes or repeats):
                 yield f"{effect.execution} began while {other} was in flight"
                 return
             if effect.kind == "begin":
-                busy[effect.target] = effect.execution
+                busy[effect.target] = effect
             over = effect.kind == "end" and (
                 effect.target not in verified
                 or effect.execution in given_up
@@ -220,7 +285,9 @@ class Judge:
         ]
         end = min(ends, default=inf)
         return any(
-            begin.at <= at <= end and process == begin.process and fault.kind in OF_PROCESSES
+            begin.at <= at <= end
+            and (process == begin.process or fault.kind == "fail over")
+            and fault.kind in OF_PROCESSES
             for at, process, fault in self.world.past
         )
 
@@ -233,8 +300,12 @@ class Judge:
                 yield from self._begins_between(answer, None, "cancelled")
 
     def _holds(self) -> Iterator[str]:
-        for _, answer in self._answers["verdict"]:
-            if answer.value == "worse":
+        verdicts = self._answers["verdict"]
+        # What a person orders in spite of a hold, and is effective, ends it.
+        effective = [about for about, answer in verdicts if answer.value == "effective"]
+        is_lifted = any(about.startswith("call:") for about in effective)
+        for _, answer in verdicts:
+            if answer.value == "worse" and not is_lifted:
                 yield from self._begins_between(answer, None, "held", "loop:")
 
     def _freezes(self) -> Iterator[str]:

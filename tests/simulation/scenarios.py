@@ -32,6 +32,7 @@ from boyd.models import (
     EffectName,
     EndpointRequest,
     JsonObject,
+    LoopResult,
     ProcedureRecord,
     RunRequest,
 )
@@ -44,7 +45,7 @@ from boyd.store.procedures import ResumeMode
 from boyd.text import queues
 from simulation.archive import empty_archive, read_archive, start_archive
 from simulation.edges import SimulatedDispatcher, start_beat, start_worker
-from simulation.world import EffectKind, World
+from simulation.world import EffectKind, FaultKind, World
 
 _T = TypeVar("_T")
 #: Seconds that an action takes; some outlast a lease, or several.
@@ -310,6 +311,7 @@ class Scenario:
         beats: the number of beats, one of which the seed chooses.
         is_timeless: no client waits for a time that somebody gave, such as a deadline: it follows
             the clock of Redis when that steps.
+        loses: Redis may fail over to a replica that lacks the last writes.
         every: it has one of so many schedules, as it takes longer than others.
     """
 
@@ -318,7 +320,12 @@ class Scenario:
     clients: Callable[[World, Agent], None]
     beats: Sequence[int] = (1,)
     is_timeless: bool = True
+    loses: bool = False
     every: int = 1
+
+    def has(self, kind: FaultKind) -> bool:
+        """Report whether faults of a kind come."""
+        return (kind != "clock" or self.is_timeless) and (kind != "fail over" or self.loses)
 
     def populate(self, world: World, agent: Agent) -> None:
         """Start the processes and clients; in some worlds only one worker executes actions."""
@@ -779,6 +786,79 @@ def _archive_clients(world: World, agent: Agent) -> None:
     Client(world, agent, "reader").start(read_archive)
 
 
+# Redis loses what it has acknowledged; clients order again what is gone.
+
+
+def _failover_clients(world: World, agent: Agent) -> None:
+    Client(world, agent, "loop").start(_iterate_again)
+    Client(world, agent, "hand").start(_order_again)
+    if world.random.random() < 0.5:
+        Client(world, agent, "carol").start(_freeze)
+
+
+def _order_once(
+    client: Client, order_name: str, is_there: Callable[[], bool], order: Callable[[], object]
+) -> None:
+    """Order something, and again whenever Redis knows nothing of it."""
+    if not is_there():
+        client.tell(f"orders {order_name}", client.name)
+        order()
+        if is_there():
+            client.tell(f"accepted {order_name}", client.name)
+
+
+def _iterate_again(client: Client) -> None:
+    for count in range(3):
+        client.hesitate(2.0)
+        outcome = client.poll(partial(_end_of_next, client, f"iteration {count}", numbers=[]))
+        execution = naming.iteration_execution(outcome.id.partition(":")[2])
+        client.tell(f"began {execution}", outcome.started_at.timestamp())
+        result = next(iter(outcome.action_results), "never executed")
+        _tell_result(client, execution, result)
+        verdict = client.poll(partial(_verdict, client, execution))
+        if verdict != "none":  # which may be that of an execution that was just forgotten
+            client.tell(f"verdict {execution}", verdict)
+
+
+def _end_of_next(client: Client, order_name: str, numbers: list[int]) -> LoopResult | None:
+    """The end of the iteration that has the last of *numbers*; its order adds that."""
+    _order_once(
+        client,
+        order_name,
+        lambda: bool(numbers) and client.store.loop_control.iteration() >= numbers[-1],
+        lambda: numbers.append(client.launcher.trigger("client", client.actor).iteration),
+    )
+    return client.store.history.get(numbers[-1])
+
+
+def _order_again(client: Client) -> None:
+    client.hesitate(4.0)
+    request = CallRequest(kind="execute", action="restarting:restart", actor=client.actor)
+    execution = naming.call(ORDER)
+
+    def result() -> Any:
+        _order_once(
+            client,
+            execution,
+            lambda: client.store.calls.get(ORDER) is not None,
+            lambda: client.launcher.call(request, None, ORDER),
+        )
+        call = client.store.calls.get(ORDER)
+        has_ended = call and call.execution and call.execution.state not in ("queued", "running")
+        return (call.result or "never executed") if call and has_ended else None
+
+    _tell_result(client, execution, client.poll(result))
+
+
+def _tell_result(client: Client, execution: str, result: Any) -> None:
+    """Tell of a result, which another one replaces if it is lost."""
+    about, find = f"result {execution}", partial(client.store.executions.find, execution)
+    client.tell(about, result)
+    others = [question for question in client.world.questions if question[0] != about]
+    client.world.questions = [*others, (about, lambda: find() or result)]
+    client.ask_for_verdict(execution)
+
+
 # One action that waits for an approval, is verified and undone: small enough to try everything.
 
 
@@ -820,6 +900,7 @@ SCENARIOS = {
         Scenario("waves", _rolling_agents, partial(_procedure_clients, "rolling:all")),
         Scenario("harmful-waves", _testing_agents, partial(_procedure_clients, "testing:all")),
         Scenario("slots", _ticking_agents, _slot_clients, beats=(1, 1, 2)),
+        Scenario("failover", _restarting_agents, _failover_clients, loses=True),
         Scenario("archive", _archive_agents, _archive_clients, is_timeless=False, every=6),
     )
 }

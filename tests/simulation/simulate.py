@@ -38,6 +38,8 @@ SOON, LATE = ((0.2, 0.4),), ((30.0, 50.0),)
 OUTAGES = ((0.8, 1.2), (3.0, 8.0), (24.0, 36.0))
 STEPS_OF_CLOCK = ((-4000.0, -3000.0), (-36.0, -24.0), (-3.0, -2.0), (0.8, 1.2))
 NONE = ((0.0, 0.0),)
+#: Writes that the Redis lacks which takes over; the last number is more than there are.
+LOST = (0, 1, 2, 5, 15, 50, 10**6)
 #: A kind of fault, and ranges of its seconds, each as likely as the others.
 _Way = tuple[FaultKind, Sequence[tuple[float, float]]]
 #: How faults come: to functions of plugins, to messages, and to commands. Of the copies of a
@@ -46,6 +48,7 @@ AT_EFFECTS: tuple[_Way, ...] = (
     *(("crash before", SOON), ("crash before", LATE), ("terminate", SOON), ("terminate", LATE)),
     *(("pause", SHORT), ("pause", LONG)),
     *(("cut off", SHORT), ("cut off", LONG), ("outage", OUTAGES), ("clock", STEPS_OF_CLOCK)),
+    *(("fail over", SHORT), ("fail over", LONG)),
 )
 AT_MESSAGES: tuple[_Way, ...] = (
     *(("drop", NONE), ("repeat", NONE), ("repeat", SHORT), ("delay", SHORT), ("delay", LONG)),
@@ -186,7 +189,7 @@ _Card = tuple[str, int, Sequence[_Way]]
 def _cards(scenario: Scenario) -> Sequence[_Card]:
     cards: list[_Card] = []
     for point, count in _points(scenario):
-        ways = [way for way in _ways(point) if scenario.is_timeless or way[0] != "clock"]
+        ways = [way for way in _ways(point) if scenario.has(way[0])]
         if point in DOUBTS or point in MESSAGE_NAMES:
             cards += [(point, count, [way]) for way in ways]
         else:
@@ -214,7 +217,8 @@ def _faults(dice: Random, card: _Card, times: int) -> Iterator[Fault]:
     # Early more often than late: what comes late has less that it can disturb.
     first = min(dice.randint(1, count), dice.randint(1, count))
     for number in range(first, first + times):
-        yield Fault(kind, point, number, round(dice.uniform(*dice.choice(ranges)), 3))
+        lost = dice.choice(LOST) if kind == "fail over" else 0
+        yield Fault(kind, point, number, round(dice.uniform(*dice.choice(ranges)), 3), lost)
 
 
 @cache

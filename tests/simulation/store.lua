@@ -1,5 +1,8 @@
 -- Keep the data of a simulated Redis, and run its commands: those that scripts and stores use. Its time is set from outside.
 local data, now_us, run_id = {}, 0, ''
+-- What each script or command has replaced, the newest last, and when, by another clock that never steps; nil: no replica
+-- is going to take over that lacks the last ones.
+local journal, journal_at
 
 local function fail(text)
   error({err = text}, 0)
@@ -456,9 +459,42 @@ function commands.XREAD(args)
   return #grown > 0 and grown
 end
 
+local WRITES = {DEL = 1e9, RENAME = 2, PEXPIRE = 1, EXPIRE = 1, PERSIST = 1, SET = 1, HSET = 1, HSETNX = 1, HDEL = 1,
+  HINCRBY = 1, SADD = 1, SREM = 1, ZADD = 1, ZREM = 1, ZREMRANGEBYSCORE = 1, XADD = 1, XDEL = 1, XTRIM = 1}
+local function copy_of(held)
+  local copy = {}
+  for name, value in pairs(held) do
+    copy[name] = value
+  end
+  if type(held.items) == 'table' then
+    copy.items = {}
+    for name, value in pairs(held.items) do
+      copy.items[name] = value
+    end
+  end
+  return copy
+end
+-- note(name, args): write into the journal what a command is going to replace.
+local function note(name, args)
+  local replaced = journal[#journal].replaced
+  for i = 1, math.min(WRITES[name] or 0, #args) do
+    if replaced[args[i]] == nil then
+      replaced[args[i]] = data[args[i]] and copy_of(data[args[i]]) or false
+    end
+  end
+end
+-- begin(): begin a script or command, of which a replica has all that it writes or nothing.
+local function begin()
+  if journal then
+    journal[#journal + 1] = {at = journal_at, replaced = {}}
+  end
+end
 local function run(name, args)
   for i = 1, #args do
     args[i] = text_of(args[i])
+  end
+  if journal then
+    note(string.upper(name), args)
   end
   local command = commands[string.upper(name)] or fail('ERR unknown command ' .. name)
   return command(args)
@@ -489,16 +525,32 @@ local function guarded(work, ...)
   return type(reply) == 'table' and reply or {err = 'ERR ' .. tostring(reply)}
 end
 return {
-  reset = function(id)
-    data, now_us, run_id = {}, 0, id
+  reset = function(id, journals)
+    data, now_us, run_id, journal = {}, 0, id, journals and {} or nil
+  end,
+  -- Let a replica take over that lacks so many writes; return when the first of these was.
+  fail_over = function(id, lost)
+    local since
+    while lost > 0 and #journal > 0 do
+      local last = table.remove(journal)
+      for key, held in pairs(last.replaced) do
+        data[key] = held or nil
+      end
+      if next(last.replaced) then
+        lost, since = lost - 1, last.at
+      end
+    end
+    run_id = id
+    return since
   end,
   load = function(digest, source)
     scripts[digest] = assert(loadstring(source, '=' .. digest))
   end,
-  at = function(us)
-    now_us = us
+  at = function(us, seconds)
+    now_us, journal_at = us, seconds
   end,
   command = function(name, ...)
+    begin()
     return guarded(run, name, {...})
   end,
   script = function(digest, count, ...)
@@ -510,6 +562,7 @@ return {
     for i = count + 1, #given do
       ARGV[i - count] = given[i]
     end
+    begin()
     return guarded(scripts[digest])
   end,
   list = function(reply)

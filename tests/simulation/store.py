@@ -40,9 +40,18 @@ class SimulatedRedis:
             self._functions.load(source.digest, source.text)
             self._names[source.digest] = name
 
-    def reset(self, run_id: str) -> None:
-        """Forget everything."""
-        self._functions.reset(run_id)
+    def reset(self, run_id: str, *, journals: bool = False) -> None:
+        """Forget everything; with a journal, a replica may take over."""
+        self._functions.reset(run_id, journals)
+
+    def fail_over(self, run_id: str, lost: int) -> float | None:
+        """Let a replica take over that lacks the last *lost* writes.
+
+        Returns:
+            When the first of these was; None if it lacks none.
+        """
+        since: float | None = self._functions.fail_over(run_id, lost)
+        return since
 
     def label(self, args: Sequence[Any]) -> str:
         """The name of a command for people: of a script, or with its first key."""

@@ -202,6 +202,30 @@ def test_a_verdict_that_the_archive_has_late_violates_an_invariant(
     assert "after it had ended" in violation
 
 
+def test_a_claim_that_a_failover_loses_is_unknown_and_not_executed_again() -> None:
+    losses = [Fault("fail over", "begin", 1, 0.5, lost=1), Fault("crash before", "end", 1, 0.3)]
+    outcome = run(SCENARIOS["failover"], 6, losses)
+    begin = next(line for line in outcome.timeline if "!!! begin" in line)
+    result = f"??? result {begin.split()[4]}: unknown"
+
+    assert outcome.violations == ()
+    assert [line for line in outcome.timeline if result in line]
+
+
+def test_a_call_that_a_failover_loses_may_be_ordered_and_executed_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failover = Fault("fail over", "begin", 1, 1.0, lost=10**6)
+    outcome = run(SCENARIOS["failover"], 26, [failover])
+    first, second = [line.split()[4] for line in outcome.timeline if "!!! begin" in line]
+
+    assert outcome.violations == ()
+    assert first == second
+
+    monkeypatch.setattr(judge, "LASTING", {"result"})
+    assert f"{first} was executed 2 times" in run(SCENARIOS["failover"], 26, [failover]).violations
+
+
 def test_steps_that_are_not_undone_in_reverse_violate_an_invariant(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -271,6 +295,30 @@ COMMANDS: dict[str, list[str]] = {
 }
 
 
+@pytest.mark.parametrize("kind", COMMANDS)
+def test_a_replica_that_lacks_the_last_writes_has_all_that_came_before(kind: str) -> None:
+    commands, server = _sequence(kind, seed=8)[:-2], SimulatedRedis()
+    server.reset("1", journals=True)
+    _execute(server, commands, since=0)
+    first = server.fail_over("2", lost=40)
+    assert first is not None
+    rest = commands[int(first) :]
+    again = _execute(server, rest, since=int(first))
+
+    server.reset("3")
+    assert len(rest) > 40
+    assert _execute(server, commands, since=0)[int(first) :] == again
+
+
+def _execute(server: SimulatedRedis, commands: Sequence[list[str]], since: int) -> list[Any]:
+    """The replies to commands, each of which comes a second after the last."""
+    simulated, replies = SimulatedClient.of(server, lambda _, execute: execute()), []
+    for number, command in enumerate(commands, since):
+        server.set_time(1_800_000_000_000_000 + number * 1_000_000, number)
+        replies.append(_reply(simulated, command))
+    return replies
+
+
 def _sequence(kind: str, seed: int, length: int = 200) -> list[list[str]]:
     dice = Random(seed)
     commands = []
@@ -286,7 +334,7 @@ def _sequence(kind: str, seed: int, length: int = 200) -> list[list[str]]:
 @pytest.mark.parametrize("kind", COMMANDS)
 def test_the_simulated_redis_answers_as_a_real_one(kind: str, store: Store) -> None:
     server = SimulatedRedis()
-    server.set_time(1_800_000_000_000_000)
+    server.set_time(1_800_000_000_000_000, 0)
     simulated = SimulatedClient.of(server, lambda _, execute: execute())
     replies = [
         (command, _reply(store.client, command), _reply(simulated, command))

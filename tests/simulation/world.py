@@ -39,6 +39,7 @@ FaultKind = Literal[
     "pause",
     "cut off",
     "outage",
+    "fail over",
     "clock",
     "refuse",
     "lose answer",
@@ -49,7 +50,7 @@ FaultKind = Literal[
 ]
 #: Faults of a process, whose work may be lost or repeated after them.
 OF_PROCESSES: frozenset[FaultKind] = frozenset(
-    {"crash before", "crash after", "pause", "cut off", "stall"}
+    {"crash before", "crash after", "pause", "cut off", "stall", "fail over"}
 )
 OF_MESSAGES: frozenset[FaultKind] = frozenset({"drop", "repeat", "delay"})
 #: Faults after which no function of a plugin is called again for the same work.
@@ -66,16 +67,19 @@ class Fault:
         seconds: of a pause, stall, delay or outage, or until a process that has crashed, or that
             drained and ended, starts again; or by which the clock of Redis steps ahead, or back if
             they are negative.
+        lost: the number of writes that the Redis lacks which takes over.
     """
 
     kind: FaultKind
     point: str
     number: int
     seconds: float = 0.0
+    lost: int = 0
 
     def __str__(self) -> str:
         lasts = f" for {self.seconds:g} s" if self.seconds else ""
-        return f"{self.kind} at {self.point} {self.number}{lasts}"
+        lost = f", {self.lost} writes lost" if self.lost else ""
+        return f"{self.kind} at {self.point} {self.number}{lasts}{lost}"
 
 
 _REFUSAL = Fault("refuse", "", 0)
@@ -202,7 +206,10 @@ class World:
         self._clients = 0
         self._last_fault = self.now
         self._pids = 0
-        self.server.reset(f"{self.random.getrandbits(64):016x}")
+        #: The times from and until which all writes were lost.
+        self.losses: list[tuple[float, float]] = []
+        journals = any(fault.kind == "fail over" for fault in self.faults)
+        self.server.reset(f"{self.random.getrandbits(64):016x}", journals=journals)
 
     def add(self, name: str, start: Callable[[Process], None]) -> None:
         """Start a process that supervisors keep alive."""
@@ -372,7 +379,7 @@ class World:
             raise ArchiveUnavailable("the answer is lost")
 
     def _set_clock(self) -> None:
-        self.server.set_time(round((self.now + self._ahead) * 1e6))
+        self.server.set_time(round((self.now + self._ahead) * 1e6), self.now)
 
     def _reach(self, label: str) -> Fault | None:
         """Come to a command or message, when it is this task's turn; the fault there."""
@@ -412,6 +419,11 @@ class World:
             self._terminate(process, fault.seconds)
         elif fault.kind == "outage":
             self._down_until = self.now + fault.seconds
+        elif fault.kind == "fail over":
+            self._down_until = self.now + fault.seconds
+            since = self.server.fail_over(f"{self.random.getrandbits(64):016x}", fault.lost)
+            if since is not None:
+                self.losses.append((since, self.now))
         elif fault.kind == "clock":
             self._ahead += fault.seconds
         elif fault.kind == "cut off":
@@ -423,7 +435,8 @@ class World:
             self.sleep(fault.seconds)
 
     def _record(self, fault: Fault, who: str) -> None:
-        holds_up = fault.seconds if fault.kind == "outage" else min(fault.seconds, LONGEST)
+        of_redis = fault.kind in ("outage", "fail over")
+        holds_up = fault.seconds if of_redis else min(fault.seconds, LONGEST)
         self._last_fault = max(self._last_fault, self.now + holds_up)
         self.past.append((self.now, who, fault))
         self.note(who, f"*** {fault}")
