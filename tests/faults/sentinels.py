@@ -8,6 +8,7 @@ import socket
 import subprocess
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import redis
 
@@ -17,6 +18,7 @@ from harness import server_program, wait_until
 from signals import signal_process
 
 SERVICE = "boyd"
+MAKE_SECRETS = Path(__file__).parents[2] / "deploy" / "redis" / "make-secrets"
 #: Milliseconds of silence after which a sentinel calls a server down.
 DOWN_AFTER = 3000
 SENTINELS = 3
@@ -26,6 +28,7 @@ class Watched:
     """A master, its replicas, three sentinels; a master without a replica takes no writes.
 
     So there has to be one more replica than masters that are to fail.
+    The users are those of `deploy/redis`.
     """
 
     def __init__(self, folder: Path, replicas: int) -> None:
@@ -34,12 +37,23 @@ class Watched:
         self.servers = [_port() for _ in range(1 + replicas)]
         self.sentinels = [_port() for _ in range(SENTINELS)]
         hosts = ",".join(f"{HOST}:{port}" for port in self.sentinels)
-        self.url = f"sentinel://{hosts}/{SERVICE}/0"
+        address = f"sentinel://{hosts}/{SERVICE}/0"
+        self._secrets = folder / "secrets"
+        subprocess.run([MAKE_SECRETS, address, self._secrets], check=True, capture_output=True)
+        self.url = self._secret("redis-url-admin")
         self._start_all()
 
     def ask(self, port: int) -> Any:
-        """A client for one server or sentinel."""
-        return redis.Redis(HOST, port, decode_responses=True, socket_timeout=2)
+        """A client for one server, as its administrator, or for a sentinel."""
+        user = urlsplit(self.url.partition(",")[0]) if port in self.servers else None
+        return redis.Redis(
+            HOST,
+            port,
+            username=user and user.username,
+            password=user and user.password,
+            decode_responses=True,
+            socket_timeout=2,
+        )
 
     def master(self) -> int:
         """The port of the master, as a sentinel says."""
@@ -127,6 +141,9 @@ class Watched:
             "repl-diskless-sync-delay 0",
             "appendonly yes",
             'save ""',
+            f"aclfile {self._secrets / 'users.acl'}",
+            "masteruser replica",
+            f"masterauth {self._secret('redis-password-replica')}",
         ]
         lines += [f"appendfilename server-{port}.aof", f"dbfilename server-{port}.rdb"]
         lines += [f"replicaof {HOST} {master}"] if master else []
@@ -135,7 +152,12 @@ class Watched:
     def _start_sentinel(self, port: int, master: int) -> None:
         rules = [f"monitor {SERVICE} {HOST} {master} 2", f"failover-timeout {SERVICE} 5000"]
         rules += [f"down-after-milliseconds {SERVICE} {DOWN_AFTER}"]
+        rules += [f"auth-user {SERVICE} sentinel"]
+        rules += [f"auth-pass {SERVICE} {self._secret('redis-password-sentinel')}"]
         self._start(port, [f"sentinel {rule}" for rule in rules], "--sentinel")
+
+    def _secret(self, name: str) -> str:
+        return (self._secrets / name).read_text().strip()
 
     def _start(self, port: int, lines: list[str], *arguments: str) -> None:
         file = self._folder / f"redis-{port}.conf"

@@ -200,7 +200,57 @@ def test_secrets_are_made_once_for_what_compose_mounts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["redis", "http://redis", "redis://user:word@redis", "redis://"]
+    ("address", "users"),
+    [
+        ("redis://redis:6379/0", set()),
+        ("cluster://one:6379,two:6379", {"replica"}),
+        ("sentinel://one:26379,two:26379/boyd/0?ssl=true", {"replica", "sentinel"}),
+    ],
+)
+def test_servers_that_copy_from_each_other_have_users_of_their_own(
+    address: str, users: set[str], tmp_path: Path
+) -> None:
+    secrets = tmp_path / "secrets"
+    assert make_secrets(address, str(secrets)).returncode == 0
+
+    lines = (secrets / "users.acl").read_text("utf-8").splitlines()
+    rules = {line.split()[1]: line.split()[3:] for line in lines}
+    scheme, _, rest = address.partition("://")
+    assert rules.keys() & {"replica", "sentinel"} == users
+    for name in users:
+        password = (secrets / f"redis-password-{name}").read_text("utf-8").strip()
+        assert rules[name][0] == f"#{sha256(password.encode()).hexdigest()}"
+        assert not [rule for rule in rules[name] if rule.startswith(("~", "+@"))]
+    url = (secrets / "redis-url-worker").read_text("utf-8").strip()
+    assert re.fullmatch(rf"{scheme}://worker:[0-9a-f]{{64}}@{re.escape(rest)}", url)
+
+
+@pytest.mark.parametrize(
+    ("address", "database"),
+    [
+        ("redis://redis:6379/2", "2"),
+        ("redis://redis:6379", "0"),
+        ("rediss://redis:6379/1?ssl_ca_certs=/etc/boyd/authority.pem", "1"),
+        ("sentinel://one:26379,two:26379/boyd", "0"),
+        ("sentinel://one:26379,two:26379/boyd/3", "3"),
+    ],
+)
+def test_the_tools_of_celery_may_use_the_channels_of_the_database(
+    address: str, database: str, tmp_path: Path
+) -> None:
+    secrets = tmp_path / "secrets"
+    assert make_secrets(address, str(secrets)).returncode == 0
+    subprocess.run([DEPLOY / "redis" / "allow-celery-tools", secrets], check=True)
+
+    rules = (secrets / "users.acl").read_text("utf-8").split()
+    events = f"&/{database}.celeryev/*"
+    assert {rule for rule in rules if "celeryev/" in rule} == {events}
+    assert {rule for rule in rules if "/" in rule} == {events, f"&/{database}.celery.pidbox"}
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["redis", "http://redis", "redis://user:word@redis", "redis://", "sentinel://one:26379"],
 )
 def test_no_secrets_are_made_for_an_address_that_is_none(address: str, tmp_path: Path) -> None:
     assert make_secrets(address, str(tmp_path / "secrets")).returncode == 2
