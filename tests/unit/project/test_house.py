@@ -114,6 +114,7 @@ LIBRARY = {
     "an archive that continues where its database was lost, and counts what it has copied": 28,
     "actions that are refused after Redis may have forgotten that they were executed": 27,
     "URLs that are checked without an HTTP client": 8,
+    "an option of a Redis URL that does not exist, by its name": 2,
 }
 #: The most modules in all packages; a feature that needs more adds a line that names it.
 MODULES = {

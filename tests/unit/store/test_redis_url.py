@@ -104,6 +104,12 @@ def test_an_invalid_redis_url_is_refused_without_showing_its_password(url: str) 
     assert "hush6" not in str(refused.value)
 
 
+@pytest.mark.parametrize("address", ["redis://redis/0", "rediss://redis", "sentinel://one/boyd"])
+def test_an_option_that_does_not_exist_is_named(address: str) -> None:
+    with pytest.raises(ConfigError, match=r"cannot be used: no option 'ssl_ca_cert'$"):
+        connect(f"{address}?ssl_ca_cert=/etc/boyd/authority.pem")
+
+
 @pytest.mark.parametrize(
     "url",
     [

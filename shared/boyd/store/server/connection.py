@@ -271,7 +271,9 @@ def connect(url: str, *, timeout: float = TIMEOUT) -> Client:
         tls = address.ssl_options if address.tls else {}
         return _check_options(redis.Redis.from_pool(ClosingIdle.from_url(url, **limits, **tls)))
     except (ValueError, TypeError, OSError, redis.RedisError) as error:
-        raise ConfigError(f"redis_url {mask_url(url)!r} cannot be used: {error}") from None
+        *_, complaint, rest = str(error).rpartition("unexpected keyword argument")
+        reason = f"no option{rest}" if complaint else rest
+        raise ConfigError(f"redis_url {mask_url(url)!r} cannot be used: {reason}") from None
 
 
 def _check_options(client: Client) -> Client:
