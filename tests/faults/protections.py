@@ -842,7 +842,7 @@ PROTECTIONS = (
         "P11",
         "what an observer returns is validated",
         f"{PHASES}/observe.py",
-        "        return [Observation.model_validate(unchecked(item)) for item in items]\n",
+        "        return [Observation.model_validate(_fields_of(item, now)) for item in items]\n",
         "        return items\n",
         "unit/phases/test_observe.py",
         ("test_an_observation_made_without_validation_is_validated",),

@@ -76,6 +76,7 @@ def test_reported_times_follow_the_clock_of_redis(shifted: tuple[Deployment, str
     assert data["machine"] - _now(deployment) > HOUR / 2, "the clock was not shifted"
     for reported in (
         data["deployment"],
+        watched.timestamp.timestamp(),
         result.started_at.timestamp(),
         result.ended_at.timestamp(),
     ):

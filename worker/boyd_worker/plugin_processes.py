@@ -157,4 +157,5 @@ def _observe(request: dict[str, Any]) -> str:
         worker=request["worker"],
     )
     plugin.init(ctx)
-    return dump(validate_observations(observer.call("observe", ctx=ctx, shard=request["shard"])))
+    answer = observer.call("observe", ctx=ctx, shard=request["shard"])
+    return dump(validate_observations(answer, ctx.now))

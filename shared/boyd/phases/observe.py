@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from boyd.errors import PayloadTooLarge
 from boyd.models import (
@@ -318,12 +318,12 @@ def _observing(
     def run() -> tuple[str, int]:
         if observer is None:
             raise LookupError(f"this worker's agent has no observer {task.observer!r}")
+        context = ctx.context(observer.plugin_id)
         if observer.isolated and isolate:
             answer = isolate(observer.id, shard, ctx.iteration, observer.timeout)
         else:
-            context = ctx.context(observer.plugin_id)
             answer = observer.call("observe", ctx=context, shard=shard)
-        observations = judge(observer, validate_observations(answer), ctx)
+        observations = judge(observer, validate_observations(answer, context.now), ctx)
         return _dump_limited(observations, max_bytes), len(observations)
 
     # The runner kills an isolated process; its waiting thread gets some seconds more.
@@ -342,11 +342,14 @@ def judge(
     if not observer.has("judge"):
         return observations
     context = ctx.context(observer.plugin_id, observer.id)
-    return validate_observations(observer.call("judge", observations=observations, ctx=context))
+    answer = observer.call("judge", observations=observations, ctx=context)
+    return validate_observations(answer, context.now)
 
 
-def validate_observations(answer: Any) -> list[Observation]:
+def validate_observations(answer: Any, now: Callable[[], datetime]) -> list[Observation]:
     """Validate the observations that an observer or hook returned.
+
+    Those without a time have that of *now*, not of this host, whose clock may be wrong.
 
     Raises:
         ValueError: names the invalid field, or there are too many.
@@ -362,9 +365,16 @@ def validate_observations(answer: Any) -> list[Observation]:
     items = read_all(answer)
     try:
         # Validate an Observation again: it may have been modified.
-        return [Observation.model_validate(unchecked(item)) for item in items]
+        return [Observation.model_validate(_fields_of(item, now)) for item in items]
     except ValidationError as error:
         raise ValueError(f"returned an invalid observation: {explain(error)}") from None
+
+
+def _fields_of(item: Any, now: Callable[[], datetime]) -> Any:
+    fields = unchecked(item)
+    names = item.model_fields_set if isinstance(item, BaseModel) else fields
+    has_time = not isinstance(fields, dict) or "timestamp" in names
+    return fields if has_time else {**fields, "timestamp": now()}
 
 
 def _dump_limited(observations: list[Observation], max_bytes: int) -> str:
@@ -399,7 +409,7 @@ def assemble(
         more = ctx.hook(hook, observations=before)
         if more is not None:
             try:
-                added += validate_observations(more)
+                added += validate_observations(more, ctx.context(hook.plugin_id).now)
             except ValueError as error:
                 ctx.report_hook(hook, error)
     return observations + added, added

@@ -215,6 +215,34 @@ def test_an_observer_that_returns_rubbish_is_left_out_and_the_error_says_why(
     assert result.success
 
 
+class Fast(datetime):
+    """The clock of a host that is two hours ahead."""
+
+    @classmethod
+    def now(cls, tz: Any = None) -> datetime:  # type: ignore[override]
+        return datetime.now(tz) + timedelta(hours=2)
+
+
+def test_an_observation_without_a_time_bears_that_of_redis(monkeypatch: pytest.MonkeyPatch) -> None:
+    def judge(observations: list[Observation]) -> list[Observation]:
+        return [*observations, seen("judge")]
+
+    def observe() -> list[Any]:
+        raw = {"source": "raw", "type": "metric", "data": {}}
+        return [seen("model"), raw, seen("own").patched({"timestamp": NOW})]
+
+    monkeypatch.setattr("boyd.models.base.datetime", Fast)
+    observer = Observer(name="o", observe=observe, judge=judge)
+    judged = plugin(observer, on_observe=lambda: [seen("hook")])
+    result = Lab(Agent("test", plugins=[judged])).run()
+
+    times = {o.source: o.timestamp for o in result.observations}
+    assert times.pop("own") == NOW
+    assert times.keys() == {"model", "raw", "judge", "hook"}
+    for at in times.values():
+        assert abs(at - result.started_at) < timedelta(hours=1)
+
+
 def test_an_invalid_observation_is_reported_in_one_line() -> None:
     def observe() -> list[Observation]:
         return [Observation(source="x", type="metric", data={"tags": {"a", "b"}})]  # type: ignore[dict-item]
