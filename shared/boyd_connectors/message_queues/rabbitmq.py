@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
@@ -73,7 +72,7 @@ class RabbitMQ:
         for page in range(1, PAGES + 1):
             query = {"page": page, "page_size": PAGE, "columns": _COLUMNS}
             answer = self._ask(ctx, "GET", f"/api/queues/{self._vhost}", params=query)
-            queues += [_queue(item) for item in answer["items"]]
+            queues += [_queue(item, ctx.now().timestamp()) for item in answer["items"]]
             if page >= answer["page_count"]:
                 return queues
         raise QueueError(f"there are more than {PAGE * PAGES} queues in {self._options.vhost}")
@@ -174,7 +173,7 @@ class RabbitMQ:
             raise (ChangeLost if lost else QueueError)(str(error)) from None
 
 
-def _queue(item: JsonObject) -> MessageQueue:
+def _queue(item: JsonObject, now: float) -> MessageQueue:
     read: Any = item
     # The server knows it only if publishers set timestamps, in seconds.
     since = read.get("head_message_timestamp")
@@ -184,7 +183,7 @@ def _queue(item: JsonObject) -> MessageQueue:
         unacked=read.get("messages_unacknowledged", 0),
         consumers=read.get("consumers", 0),
         down=read["state"] if read.get("state") in _DOWN else "",
-        age=max(0.0, time.time() - since) if isinstance(since, int | float) else None,
+        age=max(0.0, now - since) if isinstance(since, int | float) else None,
     )
 
 

@@ -73,6 +73,18 @@ def test_a_queue_that_is_down_does_not_look_empty(monkeypatch: pytest.MonkeyPatc
         assert "more than 10000 queues" in str(watching.observe()[0].data["error"])
 
 
+def test_messages_are_as_old_as_the_clock_of_redis_says() -> None:
+    with site() as server:
+        watching = Rig(Queues(rabbitmq={"url": server.url}, samples=1, max_age=600))
+        sent_at = watching.clock.time.timestamp()
+        item = {"name": "a", "vhost": "/", "messages_ready": 1, "consumers": 1}
+        item["head_message_timestamp"] = sent_at
+        server.body = json.dumps({"items": [item], "page_count": 1}).encode()
+        assert alarms(watching) == set()
+        watching.clock.forward(900)
+        assert alarms(watching) == {"queues/age:a"}
+
+
 def test_a_queue_that_is_worked_on_keeps_no_age(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server(MessageQueue("a", 5, head="x"))
     watching = rig(server, monkeypatch, max_age=60)
