@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -85,6 +86,10 @@ class Journal:
         self._argv = ["journalctl", "--no-pager", *place]
         self._user = user
         self._unit = "--user-unit" if user else "--unit"
+
+    def now(self) -> float:
+        """The time by the clock of this host, which its entries bear, in seconds since 1970."""
+        return time.time()
 
     def end(self) -> str | None:
         """The cursor of the last entry; None if there is no entry.

@@ -269,7 +269,7 @@ class Systemd(Connector):
             counts.add(reading.entries)
             cursor = reading.entries[-1].cursor if reading.entries else cursor
             behind = reading.behind
-        alarms = list(counts.alarms(ctx.now().timestamp()))
+        alarms = list(counts.alarms(self._journal.now()))
         # Another worker that looked meanwhile has counted the same messages.
         ctx.state.compare_and_set(key, before, {"cursor": cursor, **counts.to_state()})
         return [

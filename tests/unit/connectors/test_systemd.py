@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,20 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
 
 def rig(**options: Any) -> Rig:
     return Rig(Systemd(**options))
+
+
+@pytest.fixture
+def ahead() -> float:
+    """The seconds by which the clock of the host is ahead of that of Redis."""
+    return 0.0
+
+
+@pytest.fixture
+def watching(monkeypatch: pytest.MonkeyPatch, ahead: float) -> Rig:
+    """A rig with a pattern, on a host with a clock of its own."""
+    new_rig = rig(patterns=[REFUSED])
+    monkeypatch.setattr(Journal, "now", lambda _: new_rig.clock.time.timestamp() + ahead)
+    return new_rig
 
 
 def line(cursor: str, at: float, message: Any, **more: str) -> str:
@@ -213,18 +228,19 @@ def test_patterns_may_have_any_name_but_not_the_same(host: Host) -> None:
     host.units()
     patterns = []
     for _ in range(3):
-        now = watching.clock.time.timestamp()
-        host.says("journalctl", line("c", now, "x", _SYSTEMD_UNIT="db.service"))
+        host.says("journalctl", line("c", time.time(), "x", _SYSTEMD_UNIT="db.service"))
         patterns.append([row["pattern"] for row in data_of(watching.observe(), "pattern")])
     assert patterns == [[], [], ["a|b"]]
     with pytest.raises(PluginError, match="a name of its own"):
         rig(patterns=[pattern, pattern])
 
 
-def test_a_pattern_at_a_rate_is_reported_from_the_end_of_the_journal_on(host: Host) -> None:
-    watching = rig(patterns=[REFUSED])
+@pytest.mark.parametrize("ahead", [0.0, 7200.0, -7200.0])
+def test_a_pattern_at_a_rate_is_reported_from_the_end_of_the_journal_on(
+    host: Host, watching: Rig, ahead: float
+) -> None:
     host.units()
-    now = watching.clock.time.timestamp()
+    now = watching.clock.time.timestamp() + ahead
     host.says("journalctl", line("c0", now, "ERROR refused", _SYSTEMD_UNIT="old.service"))
     assert data_of(watching.observe(), "pattern") == []
 
@@ -233,7 +249,7 @@ def test_a_pattern_at_a_rate_is_reported_from_the_end_of_the_journal_on(host: Ho
         bad = [
             line(
                 f"c{n}",
-                watching.clock.time.timestamp(),
+                watching.clock.time.timestamp() + ahead,
                 "ERROR: refused",
                 _SYSTEMD_UNIT="db.service",
             )
@@ -256,7 +272,7 @@ def test_journal_lines_counted_by_another_worker_are_not_counted_again(host: Hos
     host.says("journalctl", line("c0", 0, "start"))
     watching.observe()
     before = watching.state.get("journal/here")
-    now = watching.clock.time.timestamp()
+    now = time.time() // 1
     host.says("journalctl", line("c1", now, "ERROR refused", _SYSTEMD_UNIT="db.service"))
     watching.observe()
     watching.state.set("journal/here", before)
