@@ -274,7 +274,7 @@ def settle(session: GoalSession, child: Goal, now: datetime, config: Config) -> 
     if parent is None or not is_open(parent):
         return session
     children = _children(session, parent)
-    judged = judge_by_parts(parent, children, config)
+    judged = judge_by_parts(parent, children, now.date(), config)
     changes: dict[str, Any] = {"matched": judged.matched, "evidence": judged.evidence}
     if session.goals[child.id].status == "Completed":
         changes.update(last_progress_cycle=parent.cycles_worked, stalled=False)

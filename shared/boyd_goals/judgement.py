@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import date
 from math import ceil
 from typing import NamedTuple
 
@@ -59,6 +60,7 @@ class StepFinding(Model):
 class ToolStep(NamedTuple):
     """A successful use of a tool; `is_act` is true if it did what the goal wants done.
 
+    What a finding says to have ended before the `day` is over.
     `about` has the words of each symbol that the goal speaks of; one of these must be complete in a
     finding. Without any, a finding must share a word with the goal.
     """
@@ -67,6 +69,7 @@ class ToolStep(NamedTuple):
     tool: str
     output: str
     findings: Sequence[StepFinding]
+    day: date
     is_act: bool = False
     about: Sequence[Collection[str]] = ()
     condition: ConditionResult | None = None
@@ -181,7 +184,7 @@ def judge(goal: Goal, step: ToolStep, config: Config) -> Judgement:
     ]
     for text in criteria_of(goal):
         criterion = criterion_of(text)
-        best = _best(criterion, fitting)
+        best = _best(criterion, fitting, step.day)
         if best is None:
             continue
         matched |= dict.fromkeys(word for word in criterion.words if word in best.words)
@@ -213,12 +216,12 @@ def _is_about(goal: Goal, step: ToolStep, finding: StepFinding) -> bool:
     return not subject.words or not own.isdisjoint(subject.names or subject.words)
 
 
-def _best(criterion: Criterion, findings: Sequence[StepFinding]) -> Reading | None:
+def _best(criterion: Criterion, findings: Sequence[StepFinding], day: date) -> Reading | None:
     """The reading of the findings with most words of a criterion, if any has one.
 
     The lines are those of all such findings. What one finding claims another may contradict.
     """
-    readings = [(read(criterion, finding.lines), len(finding.lines)) for finding in findings]
+    readings = [(read(criterion, finding.lines, day), len(finding.lines)) for finding in findings]
     most = max((len(reading.words) for reading, _ in readings), default=0)
     best = [pair for pair in readings if len(pair[0].words) == most]
     # A fact tells more than all the facts around a symbol.
@@ -262,8 +265,8 @@ def is_met(goal: Goal, evidence: Sequence[GoalEvidence]) -> bool:
     return bool(criteria) and all(criterion.casefold() in fulfilled for criterion in criteria)
 
 
-def judge_by_parts(goal: Goal, parts: Iterable[Goal], config: Config) -> Judgement:
-    """Judge a goal by the evidence of its parts."""
+def judge_by_parts(goal: Goal, parts: Iterable[Goal], day: date, config: Config) -> Judgement:
+    """Judge a goal by the evidence of its parts, on that *day*."""
     parts = list(parts)
     evidence = [item for part in parts for item in part.evidence]
     judged = Judgement(goal.matched, goal.evidence)
@@ -276,9 +279,8 @@ def judge_by_parts(goal: Goal, parts: Iterable[Goal], config: Config) -> Judgeme
         same = criteria.get(item.criterion.casefold())
         current = goal.patched({"matched": judged.matched, "evidence": judged.evidence})
         if same is None:
-            step = ToolStep(
-                item.cycle, item.tool, "", [StepFinding(lines=[item.text], is_asked=True)]
-            )
+            findings = [StepFinding(lines=[item.text], is_asked=True)]
+            step = ToolStep(item.cycle, item.tool, "", findings, day)
             judged = judge(current, step, config)
         elif all(entry.criterion != same for entry in judged.evidence):
             adopted = item.patched({"criterion": same})

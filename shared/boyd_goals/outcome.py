@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, Field
@@ -131,7 +131,7 @@ def apply_outcome(
         goal = goal.model_copy(update={"recent": recent, "used": used})
     evaluation = None
     if outcome.state in ("done", "failed"):
-        evaluation = evaluate(goal, outcome, config)
+        evaluation = evaluate(goal, outcome, now.date(), config)
     session = _record(session, outcome, evaluation, now, config)
     changes = FREE if goal.fence == outcome.fence else {}
     if evaluation is None:
@@ -154,8 +154,8 @@ class Evaluation(NamedTuple):
     result: str = ""
 
 
-def evaluate(goal: Goal, outcome: DecisionOutcome, config: Config) -> Evaluation:
-    """Evaluate a step that has ended; a failed one finds nothing.
+def evaluate(goal: Goal, outcome: DecisionOutcome, day: date, config: Config) -> Evaluation:
+    """Evaluate a step that has ended, on that *day*; a failed one finds nothing.
 
     The model decides whether the goal is met, if it was asked.
     """
@@ -166,6 +166,7 @@ def evaluate(goal: Goal, outcome: DecisionOutcome, config: Config) -> Evaluation
         outcome.tool,
         outcome.output,
         outcome.findings,
+        day,
         outcome.is_act,
         outcome.about,
         outcome.condition,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any, TypeAlias
 
 from boyd.errors import BoydError, PayloadTooLarge
@@ -86,7 +86,7 @@ def apply_answer(
     if goal is None or not is_open(goal):
         return session
     for affected in [goal, *below(session, goal)]:
-        judged = _judge_answer(session, goal, affected, question.answer, config)
+        judged = _judge_answer(session, goal, affected, question.answer, now.date(), config)
         changes: dict[str, Any] = {"matched": judged.matched, "evidence": judged.evidence}
         if judged != (affected.matched, affected.evidence):
             changes.update(last_progress_cycle=affected.cycles_worked, stalled=False)
@@ -98,7 +98,7 @@ def apply_answer(
 
 
 def _judge_answer(
-    session: GoalSession, asking: Goal, goal: Goal, answer: str, config: Config
+    session: GoalSession, asking: Goal, goal: Goal, answer: str, day: date, config: Config
 ) -> Judgement:
     """Judge a goal by the answer to a question of *asking*."""
     cycles = [
@@ -108,7 +108,8 @@ def _judge_answer(
     ]
     findings = [StepFinding(lines=[answer], is_asked=True)]
     cycle, is_act = max(cycles, default=session.cycle), "user_interact" in own_acts(goal)
-    return judge(goal, ToolStep(cycle, "user_interact", answer, findings, is_act), config)
+    step = ToolStep(cycle, "user_interact", answer, findings, day, is_act)
+    return judge(goal, step, config)
 
 
 @dataclass

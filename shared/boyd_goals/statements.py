@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import date
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -144,11 +144,11 @@ def _clauses(text: str) -> list[str]:
 # --- Reading -------------------------------------------------------------------------------------
 
 
-def read(criterion: Criterion, lines: Iterable[str]) -> Reading:
-    """Read the lines of a finding."""
+def read(criterion: Criterion, lines: Iterable[str], day: date) -> Reading:
+    """Read the lines of a finding; what has ended before the *day* is over."""
     statements = [item for line in lines for item in split_statements(line)]
     if criterion.is_strict:
-        return _read_strictly(criterion, statements)
+        return _read_strictly(criterion, statements, day)
     met: dict[str, set[str]] = {}
     against = frozenset[str]()
     for statement in statements:
@@ -164,7 +164,7 @@ def read(criterion: Criterion, lines: Iterable[str]) -> Reading:
     return Reading(every, list(met), True, is_against)
 
 
-def _read_strictly(criterion: Criterion, statements: Sequence[Statement]) -> Reading:
+def _read_strictly(criterion: Criterion, statements: Sequence[Statement], day: date) -> Reading:
     """Read statements of which one must say it all."""
     best, line, is_against, has_subject = frozenset[str](), "", False, False
     for statement in statements:
@@ -174,7 +174,7 @@ def _read_strictly(criterion: Criterion, statements: Sequence[Statement]) -> Rea
         if _is_open(criterion, statement):
             continue
         is_end = has_subject and words_of.ENDS.match(statement.text.casefold())
-        is_over = (is_same or is_end) and _is_over(criterion, statement)
+        is_over = (is_same or is_end) and _is_over(criterion, statement, day)
         if is_over or (is_same and _contradicts(criterion, statement, words)):
             is_against = True
         elif len(words) > len(best) and _supports(criterion, statement):
@@ -186,11 +186,11 @@ def _read_strictly(criterion: Criterion, statements: Sequence[Statement]) -> Rea
     return Reading(best, [line] if best else [], is_met, is_against)
 
 
-def _is_over(criterion: Criterion, statement: Statement) -> bool:
+def _is_over(criterion: Criterion, statement: Statement, day: date) -> bool:
     """True if what a claim is about has ended, as in "valid until 2019", which is not the claim."""
     if not criterion.is_claim or criterion.is_negated or words_of.OWN_ENDS.search(criterion.text):
         return False
-    return words_of.ends_before(statement.sentence, datetime.now(UTC).date())
+    return words_of.ends_before(statement.sentence, day)
 
 
 def _goes_on(statement: Statement) -> bool:

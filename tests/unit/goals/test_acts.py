@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date
+
 import pytest
 
 from boyd.plugin import Plugin, action
@@ -107,6 +109,6 @@ def test_a_criterion_is_judged_by_the_fields_of_an_output(
 ) -> None:
     findings: list[StepFinding] = findings_in("others:look", output)
     goal = a_goal("see what there is", criteria=criterion)
-    step = ToolStep(7, "others:look", output, findings)
+    step = ToolStep(7, "others:look", output, findings, date(2026, 1, 5))
 
     assert is_met(goal, judge(goal, step, CONFIG).evidence) is expected

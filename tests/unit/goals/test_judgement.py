@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,12 +14,13 @@ from boyd_goals.state import Config, Goal, GoalEvidence
 from goals_kit import CONFIG, a_goal
 
 FOUR = "alpha beta gamma delta"
+DAY = date(2026, 1, 5)
 
 
 def step(*findings: str, is_asked: bool = True, **fields: object) -> ToolStep:
     """A step that has found those texts."""
     step_findings = [StepFinding(lines=[finding], is_asked=is_asked) for finding in findings]
-    defaults = {"cycle": 7, "tool": "look", "output": "", "findings": step_findings}
+    defaults = {"cycle": 7, "tool": "look", "output": "", "findings": step_findings, "day": DAY}
     return ToolStep(**{**defaults, **fields})  # type: ignore[arg-type]
 
 
@@ -245,14 +248,25 @@ def test_a_goal_to_do_something_is_met_by_the_act_alone() -> None:
     ]
 
 
+def test_a_certificate_is_valid_on_its_last_day_and_no_longer() -> None:
+    goal = a_goal("see what there is", criteria="certificate valid")
+    finding = "The certificate is valid until 2031-05-01."
+
+    def is_met_on(day: date) -> bool:
+        return is_met(goal, judge(goal, step(finding, day=day), CONFIG).evidence)
+
+    assert is_met_on(date(2031, 5, 1))
+    assert not is_met_on(date(2031, 5, 2))
+
+
 def test_a_goal_in_parts_is_met_when_every_part_is() -> None:
     goal = a_goal("Read a.txt and read b.txt")
     evidence = [GoalEvidence(criterion="Read a.txt", cycle=1, tool="file_io", text="aa")]
     done = a_goal("Read a.txt", id="2", status="Completed", evidence=evidence)
     other = a_goal("Read b.txt", id="3", status="Failed")
 
-    assert not is_met(goal, judge_by_parts(goal, [done, other], CONFIG).evidence)
-    assert is_met(goal, judge_by_parts(goal, [done, done], CONFIG).evidence)
+    assert not is_met(goal, judge_by_parts(goal, [done, other], DAY, CONFIG).evidence)
+    assert is_met(goal, judge_by_parts(goal, [done, done], DAY, CONFIG).evidence)
 
 
 @pytest.mark.parametrize(

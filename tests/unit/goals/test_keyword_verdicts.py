@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date
+
 import pytest
 
 from boyd_goals.judgement import StepFinding, ToolStep, is_met, judge
@@ -445,12 +447,18 @@ CASES: dict[str, list[Case]] = {
 _FLAT = [(kind, *case) for kind, cases in CASES.items() for case in cases]
 
 
+def a_step(lines: list[str]) -> ToolStep:
+    """A step that has found those lines."""
+    findings = [StepFinding(lines=[line], is_asked=True) for line in lines]
+    return ToolStep(7, "look", "", findings, date(2026, 1, 5))
+
+
 @pytest.mark.parametrize(("kind", "criterion", "findings", "expected"), _FLAT)
 def test_a_finding_fulfils_a_criterion_if_it_says_the_same(
     kind: str, criterion: str, findings: str | list[str], expected: bool
 ) -> None:
     lines = [findings] if isinstance(findings, str) else findings
-    step = ToolStep(7, "look", "", [StepFinding(lines=[line], is_asked=True) for line in lines])
+    step = a_step(lines)
     goal = a_goal("see what there is", criteria=criterion)
     evidence = judge(goal, step, CONFIG).evidence
 
@@ -462,6 +470,6 @@ def test_a_finding_fulfils_a_criterion_if_it_says_the_same(
 @pytest.mark.parametrize("text", ["a, " * 3300, "up, " * 2500, '"' + " " * 9990, "if " * 3300])
 def test_a_long_answer_that_says_nothing_fulfils_no_claim(text: str) -> None:
     goal = a_goal("see what there is", criteria="web-3 is up")
-    step = ToolStep(7, "look", "", [StepFinding(lines=[text], is_asked=True)])
+    step = a_step([text])
 
     assert judge(goal, step, CONFIG).evidence == []
