@@ -117,7 +117,7 @@ def _differ(first: str | None, second: str | None) -> bool:
 
 
 def _check_host_clocks(live: Iterable[WorkerInfo]) -> Iterator[Finding]:
-    """Check that hosts agree with Redis on the time: observations bear that of their host."""
+    """Check that hosts agree with Redis on the time: logs and certificates follow their host."""
     by_host: dict[str, float] = {}
     for process in live:
         by_host[process.host] = max(process.clock_skew, by_host.get(process.host, 0.0), key=abs)
