@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import threading
 from collections.abc import Callable, Iterator
@@ -743,6 +744,17 @@ def test_the_doctor_says_since_when_the_archive_has_been_down() -> None:
 
     assert (finding.what, finding.since, finding.detail) == ("down", since, "a silent for 3 min")
     assert finding.text(since + timedelta(minutes=9)) == "down for 9 min: a silent for 3 min"
+
+
+def test_an_archive_that_is_given_up_as_the_guide_says_is_no_error() -> None:
+    client = fakeredis.FakeRedis(decode_responses=True)
+    announce_archive(client, status(at=utc_now() - timedelta(minutes=5)))
+    guide = Path(__file__).parents[3] / "docs" / "operations.md"
+    [key] = re.findall(r"admin del '(.+?)'", guide.read_text("utf-8"))
+    client.delete(key)
+    [finding] = [f for f in examine(read_health(client)) if f.subject == "archive"]
+
+    assert finding.level == "ok"
 
 
 def test_without_an_archive_the_doctor_says_so() -> None:
