@@ -563,6 +563,16 @@ PROTECTIONS = (
     ),
     Protection(
         "P6",
+        "a step is not executed once its procedure was cancelled, whoever approves it then",
+        f"{LUA}/claim_execution.lua",
+        "job[4] or is_given_up(job[6]), job[5]",
+        "job[4], job[5]",
+        "unit/runtime/test_procedures.py",
+        ("test_a_step_that_is_approved_after_a_cancellation_is_not_executed",),
+        scenario="consent",
+    ),
+    Protection(
+        "P6",
         "one principal counts once",
         f"{LUA}/resolve_approval.lua",
         "if have[15] then",

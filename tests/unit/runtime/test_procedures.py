@@ -427,6 +427,33 @@ def test_a_person_cancels_it_and_what_took_effect_is_undone() -> None:
     assert lab.store.procedures.cancel(record.id, ANN) == "over"
 
 
+@pytest.mark.parametrize("noted", [True, False], ids=["", "although its worker was lost"])
+def test_a_step_that_is_approved_after_a_cancellation_is_not_executed(noted: bool) -> None:
+    farm = Farm()
+    lab = farm.lab(step("drain"), step("restart"), approve="each")
+    record = start_procedure(lab)
+    approval = record.progress[0].approval or ""
+    if not noted:
+        forget_question(lab, record)
+    lab.store.procedures.cancel(record.id, ANN)
+    lab.resolver.answer(approval, "approved", person("bob"))
+    lab.deliver()
+    record = go_on(lab)
+
+    item = lab.store.approvals.get(approval)
+    assert item is not None
+    assert item.result is not None
+    assert item.result.prevented == "cancelled"
+    assert record.state == "cancelled"
+    assert farm.done == []
+
+
+def forget_question(lab: Lab, record: ProcedureRecord) -> None:
+    """Let the first step be as if its worker had been lost between asking and noting that."""
+    before = record.progress[0].patched({"state": "running", "approval": None})
+    lab.client.hset(f"boyd:{{test}}:procedure:{record.id}", "step:0", before.to_json())
+
+
 @pytest.mark.parametrize("mode", ["go on", "repeat"])
 def test_a_step_whose_outcome_is_unknown_does_not_become_failed_by_a_cancellation(
     mode: ResumeMode,
@@ -788,20 +815,44 @@ def test_a_step_that_takes_down_its_workers_ends_the_procedure(caplog: Any) -> N
     lab = farm.lab(step("drain"), step("restart"))
     call(lab)
     [record] = lab.store.procedures.all()
-    name = f"procedure:{record.id}"
-    for attempt in range(1, 5):
-        # Each worker enters the job, and is gone.
-        number = int(lab.client.hget(f"boyd:{{test}}:{name}", "executionAttempt") or attempt)
-        lab.store.jobs.enter(name, number, f"w{attempt}/1")
-        lab.client.zadd("boyd:{test}:due", {name: 1})
-        lab.sweeper.sweep()
-        lab.dispatcher.hints.clear()
+    lose_workers(lab, record)
     record = go_on(lab)
 
     assert record.state == "failed"
     assert "its workers were lost repeatedly, the last one was w" in (record.reason or "")
     assert farm.done == []
     assert [event.state for event in farm.told] == ["failed"]
+
+
+def lose_workers(lab: Lab, record: ProcedureRecord) -> None:
+    """Let each worker enter the procedure, and be gone."""
+    name = f"procedure:{record.id}"
+    for attempt in range(1, 5):
+        number = int(lab.client.hget(f"boyd:{{test}}:{name}", "executionAttempt") or attempt)
+        lab.store.jobs.enter(name, number, f"w{attempt}/1")
+        lab.client.zadd("boyd:{test}:due", {name: 1})
+        lab.sweeper.sweep()
+        lab.dispatcher.hints.clear()
+
+
+@pytest.mark.parametrize("noted", [True, False])
+def test_a_step_that_waits_for_a_person_is_not_executed_once_its_procedure_is_given_up(
+    noted: bool,
+) -> None:
+    farm = Farm()
+    lab = farm.lab(step("drain"), approve="each")
+    record = start_procedure(lab)
+    if not noted:
+        forget_question(lab, record)
+    lab.client.hdel(f"boyd:{{test}}:procedure:{record.id}", "executionNotBefore")
+    lose_workers(lab, record)
+    lab.resolver.answer(record.progress[0].approval or "", "approved", person("bob"))
+    lab.deliver()
+
+    item = lab.store.approvals.get(record.progress[0].approval or "")
+    assert item is not None
+    assert (item.status, go_on(lab).state) == ("withdrawn", "failed")
+    assert farm.done == []
 
 
 def test_a_question_has_the_values_of_the_procedure() -> None:

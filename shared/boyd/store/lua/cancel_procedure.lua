@@ -8,7 +8,7 @@ local job, procedures_stopped, due, events, audit_open = unpack(KEYS)
 local id, by, note = unpack(ARGV, 1, 3)
 -- @include audit emit expect rest wake waves
 local actor = rest(4)
-local have = redis.call('HMGET', job, 'state', 'cancelledBy', 'action', 'approvalId', 'wave')
+local have = redis.call('HMGET', job, 'state', 'cancelledBy', 'action', 'wave')
 if not have[1] then
   return 'unknown'
 end
@@ -19,21 +19,16 @@ end
 if have[2] and have[1] ~= 'stopped' then
   return 'ok'
 end
-local approval = key('approval', have[4] or '')
-expect(procedures_stopped, 'zset', due, 'zset', audit_open, 'stream', approval, 'hash')
-if have[5] then
-  expect_wave(id .. ':' .. have[5])
+expect(procedures_stopped, 'zset', due, 'zset', audit_open, 'stream')
+if have[4] then
+  expect_wave(id .. ':' .. have[4])
 end
 audit('procedure.cancelled', 'execution', id, 'action', have[3], 'before', have[1], 'note', note, unpack(actor))
--- An approval of this procedure that no worker has started yet is not executed.
-if redis.call('HGET', approval, 'status') == 'approved' then
-  redis.call('HSET', approval, 'cancelled', 1)
-end
--- A claim of the current step is refused from now on. Any worker can cancel it: its queue may have none.
+-- A claim of the current step is refused from now on, also when a person approves it. Any worker can cancel it: its queue may have none.
 redis.call('HSET', job, 'cancelled', 1, 'cancelledBy', by, 'queue', 'act')
 redis.call('ZREM', procedures_stopped, id)
-if have[5] and redis.call('HGET', key('wave', id .. ':' .. have[5]), 'mode') == 'forth' then
-  halt_wave(id .. ':' .. have[5], 'cancelled')
+if have[4] and redis.call('HGET', key('wave', id .. ':' .. have[4]), 'mode') == 'forth' then
+  halt_wave(id .. ':' .. have[4], 'cancelled')
 end
 wake('procedure:' .. id)
 emit('procedure.changed', 'procedure', id, 'progress', 'cancelled')

@@ -41,13 +41,20 @@ local function field_of(name)
     end
   end
 end
+-- is_given_up(waiting): return true if the procedure that waits for an approved step, or its target, was cancelled or is over.
+-- Once a procedure goes back, only what undoes a step is still approved.
+local function is_given_up(waiting)
+  local name = string.match(waiting or '', '^procedure:%S+') or string.match(waiting or '', '^target:%S+')
+  local have = name and redis.call('HMGET', key(name), 'cancelled', 'back', 'endedAt', 'executionState')
+  return have and (have[1] and not have[2] or have[3] or not have[4])
+end
 local cancelled, server
 if options.origin == 'job' then
-  local job = executes(origin, options.attempt, options.entered, 'cancelled', 'server')
+  local job = executes(origin, options.attempt, options.entered, 'cancelled', 'server', 'wakes')
   if not job then
     return {'stale'}
   end
-  cancelled, server = unpack(job, 4, 5)
+  cancelled, server = job[4] or is_given_up(job[6]), job[5]
 elseif options.origin then
   local phase = owns_phase(origin, options.n, options.epoch, 'act', options.entered, 'cancelled', 'server')
   if not phase then
