@@ -448,6 +448,44 @@ def test_a_step_that_is_approved_after_a_cancellation_is_not_executed(noted: boo
     assert farm.done == []
 
 
+def test_a_step_that_was_approved_is_undone_although_the_worker_that_asked_was_lost() -> None:
+    farm = Farm()
+    lab = farm.lab(step("drain"), step("restart"), approve="each")
+    record = start_procedure(lab)
+    forget_question(lab, record)
+    lab.resolver.answer(record.progress[0].approval or "", "approved", person("bob"))
+    lab.deliver()
+    lab.store.procedures.cancel(record.id, ANN)
+
+    assert go_on(lab).state == "cancelled"
+    assert farm.done == ["drain", "undo drain"]
+
+
+@pytest.mark.parametrize("answer", ["resume", "cancel"])
+def test_a_step_that_was_approved_while_an_error_stopped_it_is_executed_once(
+    answer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    farm = Farm()
+    lab = farm.lab(step("drain"), approve="each")
+    record = start_procedure(lab)
+    with monkeypatch.context() as broken:
+        broken.setattr(ProcedureSteps, "answer", Mock(side_effect=RuntimeError("a bug")))
+        for _ in range(3):
+            record = go_on(lab)
+    assert record.state == "stopped"
+    if answer == "resume":
+        lab.store.procedures.resume(record.id, "repeat", ANN)
+    else:
+        lab.store.procedures.cancel(record.id, ANN)
+    go_on(lab)
+    lab.resolver.answer(record.progress[0].approval or "", "approved", person("bob"))
+    lab.deliver()
+
+    assert go_on(lab).state == ("succeeded" if answer == "resume" else "cancelled")
+    assert farm.done == (["drain"] if answer == "resume" else [])
+    assert lab.store.approvals.page(10).pending == []
+
+
 def forget_question(lab: Lab, record: ProcedureRecord) -> None:
     """Let the first step be as if its worker had been lost between asking and noting that."""
     before = record.progress[0].patched({"state": "running", "approval": None})

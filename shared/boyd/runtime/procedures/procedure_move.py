@@ -163,10 +163,8 @@ class ProcedureMove:
 
     def _outcome(self, result: ActionResult) -> Done | Later:
         if result.waits_for:
-            approval_id = result.waits_for
-            question = {"approvalId": approval_id, "askedAt": _to_text(self._now)}
-            self._note(question, state="asked", approval=approval_id)
-            return Later(self._engine.recheck_after(approval_id, _RECHECK))
+            self._note_question(result.waits_for)
+            return Later(self._engine.recheck_after(result.waits_for, _RECHECK))
         if result.unknown:
             reason = result.error or "its outcome is unknown"
             return self._stop(reason, state="unknown")
@@ -183,6 +181,9 @@ class ProcedureMove:
         if self._step.until is not None:
             return self._after_poll(result, self._step.until)
         return self._after_success()
+
+    def _note_question(self, approval: str) -> None:
+        self._note({"askedAt": _to_text(self._now)}, state="asked", approval=approval)
 
     def _after_poll(self, result: ActionResult, until: str) -> Done | Later:
         step, progress = self._step, self._progress
@@ -285,10 +286,13 @@ class ProcedureMove:
 
     def _cancel(self) -> Done | Later:
         reason = f"cancelled by {self._record.cancelled_by}"
-        over = self._record.at >= len(self._record.steps)
-        if self._record.state == "stopped" and self._fields.get("back"):
+        stopped = self._record.state == "stopped"
+        if stopped and self._fields.get("back"):
             self._leave_undoing()
-        if self._record.state == "stopped" or self._fields.get("back") or over:
+        if self._fields.get("back") or self._record.at >= len(self._record.steps):
+            return self._go_back(reason)
+        self._find_question()
+        if stopped and self._progress.state != "asked":
             return self._go_back(reason)
         return self._give_up_step(reason) or self._forward()
 
@@ -301,9 +305,10 @@ class ProcedureMove:
 
     def _give_up_step(self, reason: str) -> Done | Later | None:
         """Go back, or return None if the current step is executing and has to end first."""
-        progress = self._progress
-        if self._step.for_each is not None and progress.state == "running":
+        if self._step.for_each is not None and self._progress.state == "running":
             return self._give_up_wave(reason)
+        self._find_question()
+        progress = self._progress
         if progress.state == "asked":
             if not self._steps.withdraw(progress.approval or "", reason):
                 return None
@@ -312,6 +317,14 @@ class ProcedureMove:
         if progress.state not in ("pending", "unknown"):
             self._note({}, state="failed", detail=_short(reason), ended_at=self._now)
         return self._go_back(reason)
+
+    def _find_question(self) -> None:
+        """Note the approval that a worker has asked for, if it was lost before it noted that."""
+        approvals, progress = self._engine.store.approvals, self._progress
+        if progress.state != "running" or progress.execution is None:
+            return
+        if approval := approvals.item_proposed_by(progress.execution):
+            self._note_question(approval)
 
     def _give_up_wave(self, reason: str) -> Done | Later | None:
         waves = self._waves(self._record.at)
@@ -333,7 +346,11 @@ class ProcedureMove:
     def _resume(self, repeat: bool) -> Done | Later:
         if self._record.state == "compensating":
             return self._resume_compensation(repeat)
+        self._find_question()
         progress = self._progress
+        if progress.state == "asked":
+            self._note({"resumed": ""})
+            return Later(0, queue=queues.ACT)
         if self._step.for_each is not None and progress.state == "running":
             self._waves(self._record.at).resume(repeat, self._wave_queue(self._record.at))
             self._note({"resumed": ""}, detail=None)
@@ -524,16 +541,25 @@ class ProcedureMove:
             return Done("failed", KEEP)
         if self._record.at < len(self._record.steps) and self._step.for_each is not None:
             self._waves(self._record.at).halt(_short(reason))
-        elif self._record.at < len(self._record.steps) and self._progress.state == "running":
-            result = self._engine.store.executions.settle(self._progress.execution or "")
-            state: StepState = "unknown" if result and result.unknown else "failed"
-            if result and result.success and self._step.until is None:
-                state = "done"  # by the worker that was lost before it could note that
-            self._note({}, state=state, detail=_short(reason))
+        elif self._record.at < len(self._record.steps):
+            self._give_up_current_step(reason)
         self._end("failed", f"{reason}; nothing was undone")
         record = self._store.get(self._record.id) or self._record
         self._engine.act_context().run_hooks("on_procedure", procedure=record)
         return Done("failed", KEEP)
+
+    def _give_up_current_step(self, reason: str) -> None:
+        self._find_question()
+        progress = self._progress
+        execution = progress.execution or ""
+        if progress.state == "asked" and not self._steps.withdraw(progress.approval or "", reason):
+            execution = naming.approval(progress.approval or "")
+        if progress.state in ("running", "asked"):
+            result = self._engine.store.executions.settle(execution)
+            state: StepState = "unknown" if result and result.unknown else "failed"
+            if result and result.success and self._step.until is None:
+                state = "done"  # by the worker that was lost before it could note that
+            self._note({}, state=state, detail=_short(reason))
 
     # The record
 
