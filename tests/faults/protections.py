@@ -572,6 +572,16 @@ PROTECTIONS = (
         scenario="consent",
     ),
     Protection(
+        "P1",
+        "a step is undone that was approved after the worker was lost that had asked",
+        "shared/boyd/runtime/procedures/procedure_move.py",
+        "if approval := approvals.item_proposed_by(progress.execution):",
+        "if approval := None:",
+        "unit/runtime/test_procedures.py",
+        ("test_a_step_that_was_approved_is_undone_although_the_worker_that_asked_was_lost",),
+        scenario="consent",
+    ),
+    Protection(
         "P6",
         "one principal counts once",
         f"{LUA}/resolve_approval.lua",

@@ -14,7 +14,8 @@ from typing import Any
 from boyd import naming
 from boyd.messaging.celery_app import JOB
 from boyd.models import ActionResult, ExecutionEntry, ProcedureRecord
-from simulation.scenarios import AT_ONCE, HOSTS, STEPS, STOP_AT, TICKS, WAVE_ENDS
+from boyd.plugin.composed_action import ASK
+from simulation.scenarios import AT_ONCE, HOSTS, STEPS, STOP_AT, TICKS, UNDOES, WAVE_ENDS
 from simulation.world import BEGIN, HARMLESS, OF_PROCESSES, Answer, Effect, World
 
 #: Seconds within which an action whose only worker has crashed is reported: those that
@@ -57,6 +58,10 @@ class Judge:
         self._executions = Counter(
             self._order_of(e.execution, e.at) for e in world.effects if e.kind == "begin"
         )
+        #: The calls that do nothing, and may so be answered again and again.
+        self._harmless = {_KNOCK} | {
+            naming.approval(about) for about, a in self._answers["item"] if a.value == ASK
+        }
 
     def violations(self) -> list[str]:
         """Everything that must not be."""
@@ -121,7 +126,7 @@ class Judge:
     def _results(self) -> Iterator[str]:
         """Results have to agree with the effects."""
         for execution, answer in self._answers["result"]:
-            if execution == _KNOCK:
+            if execution in self._harmless:
                 continue
             order = self._order_of(execution, answer.at)
             times, ends = self._executions[order], self._ends[execution]
@@ -194,6 +199,8 @@ class Judge:
                 yield f"approval {approval} was {min(verdicts)}, and its action executed"
         for approval, answer in self._answers["status"]:
             status, _ = answer.value
+            if status != "approved" and self._begins[f"approval:{approval}"]:
+                yield f"approval {approval} is {status}, and its action was executed"
             if accepted[approval] - {status}:
                 yield f"approval {approval} was {min(accepted[approval])}, and is {status}"
             yield from self._answers_too_late(approval, status, deadlines.get(approval))
@@ -356,46 +363,83 @@ class Judge:
         """Steps go forward, then back in reverse; the record of the procedure says which did."""
         for procedure, answer in self._answers["procedure"]:
             begins = [e for e in self.world.effects if e.kind == "begin"]
-            forward = [e for e in begins if not naming.is_rollback(e.execution)]
+            forward = [e for e in begins if not _undoes(e)]
             # What did harm is undone at once, and a person may let the others go on.
             back = [e for e in begins if e not in forward and e.target not in self._harmed]
             if back and forward and back[0].at < forward[-1].at:
                 yield f"{forward[-1].execution} began after {back[0].execution}"
-            places = [STEPS.index(effect.target) for effect in back if effect.target in STEPS]
+            places = [STEPS.index(step) for e in back if (step := _step_of(e)) in STEPS]
             if places != sorted(places, reverse=True):
                 yield f"{procedure} was undone in the order {[e.target for e in back]}"
             if isinstance(answer.value, ProcedureRecord):
                 yield from self._record_of(answer.value)
+                yield from self._consents(answer.value, begins)
             elif forward:
                 yield f"{procedure} was never begun, they say, and {forward[0].execution} was"
             for about, cancel in self._answers["procedure-cancel"]:
-                late = [effect for effect in forward if effect.at > cancel.at]
-                at_once = AT_ONCE if late and late[-1].target in HOSTS else 1
-                if about == procedure and cancel.value == "ok" and len(late) > at_once:
-                    yield f"{late[-1].execution} began after its procedure was cancelled"
+                if about != procedure or cancel.value != "ok":
+                    continue
+                for effect in forward:
+                    if effect.at > cancel.at and effect.process not in self._struck:
+                        yield f"{effect.execution} began after its procedure was cancelled"
 
     def _record_of(self, record: ProcedureRecord) -> Iterator[str]:
         """Each step whose outcome is known was done or not, and undone or not, as is recorded."""
         for step, progress in zip(record.steps, record.progress, strict=True):
-            if step.for_each is not None:
+            if step.for_each is not None or step.ask is not None:
                 continue
-            name = naming.step(record.id, step.id)
-            undone = progress.compensation
-            doubtful = progress.tries or "a person" in (progress.detail or "")
+            name, undone = f"step {step.id}", progress.compensation
+            ends = [e for e in self.world.effects if e.kind == "end" and _step_of(e) == step.id]
+            times = sum(map(_undoes, ends))
+            done = len(ends) - times
+            doubtful = progress.tries or "a person says" in (progress.detail or "")
             if progress.state == "unknown" or doubtful:
                 if not self._kinds & OF_PROCESSES:
                     yield f"the outcome of {name} was unknown, although no process failed"
                 continue
-            if self._ends[name] != (progress.state == "done"):
-                yield f"{name} is {progress.state}, they say, and was done {self._ends[name]} times"
-            times = self._ends[naming.rollback(name)]
+            if done != (progress.state == "done"):
+                yield f"{name} is {progress.state}, they say, and was done {done} times"
             if undone is not None and undone.state == "done" and not times:
                 yield f"{name} is undone, they say, and was not"
             # After its workers were lost repeatedly, it says that once for all steps.
             if "nothing was undone" in (record.reason or ""):
                 continue
-            if undone is None and (times or (record.state != "succeeded" and self._ends[name])):
+            if undone is None and (times or (record.state != "succeeded" and done)):
                 yield f"{name} was undone {times} times, of which {record.state} says nothing"
+
+    def _consents(self, record: ProcedureRecord, begins: Sequence[Effect]) -> Iterator[str]:
+        """A step that asks begins once it was approved; the record gives a refusal as reason."""
+        approved = {
+            approval: min(
+                a.at for about, a in self._answers["asks"] if f"approved {approval}" == about
+            )
+            for approval, answer in self._answers["approved"]
+            if answer.value == "approved"
+        }
+        asks = [step.id for step in record.steps if step.ask is not None]
+        answered_at = min(
+            (approved[id] for id, a in self._answers["item"] if a.value == ASK and id in approved),
+            default=inf,
+        )
+        for effect in begins:
+            kind, id = naming.parts(effect.execution)
+            is_asked = record.approve == "each" and not naming.is_rollback(effect.execution)
+            if (is_asked or kind == "approval") and approved.get(id, inf) > effect.at:
+                yield f"{effect.execution} began before a person approved it"
+            is_after = not _undoes(effect) and _step_of(effect) in STEPS[1:]
+            if asks and is_after and answered_at > effect.at:
+                yield f"{effect.execution} began before a person approved {asks[0]}"
+        yield from self._refusals(record)
+
+    def _refusals(self, record: ProcedureRecord) -> Iterator[str]:
+        reason = record.reason or ""
+        statuses = {about: answer.value[0] for about, answer in self._answers["status"]}
+        if record.cancelled_by or "nothing was undone" in reason:
+            return
+        for step, progress in zip(record.steps, record.progress, strict=True):
+            refusal = _REFUSALS.get(statuses.get(progress.approval or "", ""))
+            if refusal and (progress.state != "failed" or refusal not in reason):
+                yield f"step {step.id} was refused, and is {progress.state}: {reason}"
 
     def _waves(self) -> Iterator[str]:
         """Targets begin wave by wave, a few at a time, and go back in reverse."""
@@ -536,6 +580,20 @@ class Judge:
 
 
 _KNOCK = "call of knock"
+#: The reasons of a procedure that goes back because of what became of an approval.
+_REFUSALS = {
+    "denied": "a person denied it",
+    "expired": "nobody answered in time",
+    "withdrawn": "the approval request was withdrawn",
+}
+
+
+def _undoes(effect: Effect) -> bool:
+    return naming.is_rollback(effect.execution) or effect.target.startswith(UNDOES)
+
+
+def _step_of(effect: Effect) -> str:
+    return effect.target.removeprefix(UNDOES)
 
 
 def _waits(result: Any) -> bool:

@@ -18,6 +18,7 @@ from boyd import (
     Plugin,
     Procedure,
     ProcedureStep,
+    StepAction,
     action,
     endpoint,
     naming,
@@ -59,6 +60,8 @@ INTERVAL = 2.0
 TICKS = Ticks.of("sim", INTERVAL)
 #: The steps of the procedure, in order.
 STEPS = ("drain", "renew", "fill")
+#: Before the step in the target of an action that undoes it.
+UNDOES = "-"
 #: The targets of the procedure in waves, with the number of them after each wave, and its limits.
 HOSTS = ("a", "b", "c", "d", "e")
 WAVE_ENDS = (1, 4, 5)
@@ -169,16 +172,31 @@ class Restarting(Plugin):
         return "who is there?"
 
 
+class Step(BaseModel):
+    """The params of what undoes a step by an action of its own."""
+
+    step: str
+
+
 class Farming(Plugin):
     """Renews a server in three steps, of which the second one may fail."""
 
     id = "farming"
-    components = (
-        Procedure(
-            name="replace",
-            steps=[ProcedureStep(id=step, action=f"farming:{step}") for step in STEPS],
-        ),
-    )
+
+    def __init__(self, *more: ProcedureStep, compensate: bool = False, **terms: Any) -> None:
+        """With *more* steps after the first one; with *compensate*, people allow what undoes."""
+        super().__init__()
+        steps = [
+            ProcedureStep(
+                id=step,
+                action=f"farming:{step}",
+                compensate=StepAction(action="farming:undo", params={"step": step})
+                if compensate
+                else None,
+            )
+            for step in STEPS
+        ]
+        self.components = (Procedure(name="replace", steps=[steps[0], *more, *steps[1:]], **terms),)
 
     @action(timeout=20)
     def drain(self, ctx: Context) -> None:
@@ -208,6 +226,11 @@ class Farming(Plugin):
     @fill.rollback
     def _empty(self, result: Any, ctx: Context) -> None:
         OUTSIDE.work(ctx.execution_id, "fill")
+
+    @action(autonomy="approval-required", timeout=20)
+    def undo(self, params: Step, ctx: Context) -> None:
+        """Undo a step."""
+        OUTSIDE.work(ctx.execution_id, UNDOES + params.step)
 
 
 class Host(BaseModel):
@@ -343,6 +366,7 @@ class Client:
 
     def __init__(self, world: World, agent: Agent, name: str, principal: str = "") -> None:
         self.world = world
+        self.agent = agent
         self.name = name
         self.retention = retention_of(agent)
         self.actor = Actor(principal=principal or name, person=True)
@@ -402,17 +426,17 @@ class Client:
 # An approval, and everything that may become of it.
 
 RUN = "00000000-0000-4000-8000-000000000001"
+TWO = {"required": {"min_approvals": 2}}
 VERDICTS: tuple[Verdict, ...] = ("approved", "approved", "approved", "denied", "withdrawn")
 
 
 @cache
 def _asking_agents() -> tuple[Agent, ...]:
-    two = {"required": {"min_approvals": 2}}
     return (
         Agent("sim", plugins=[Asking()]),
         Agent("sim", plugins=[Asking(), Paging()]),
         Agent("sim", plugins=[Asking()], approvals={"ttl": 6.0}),
-        Agent("sim", plugins=[Asking()], approvals=two),
+        Agent("sim", plugins=[Asking()], approvals=TWO),
     )
 
 
@@ -676,6 +700,19 @@ def _farming_agents() -> tuple[Agent, ...]:
 
 
 @cache
+def _consent_agents() -> tuple[Agent, ...]:
+    each: dict[str, Any] = {"approve": "each"}
+    question = ProcedureStep(id="ask", ask="Is it empty?")
+    return (
+        Agent("sim", plugins=[Farming(**each)]),
+        Agent("sim", plugins=[Farming(question)]),
+        Agent("sim", plugins=[Farming(compensate=True, **each)]),
+        Agent("sim", plugins=[Farming(**each)], approvals={"ttl": 6.0}),
+        Agent("sim", plugins=[Farming(question, compensate=True, **each)], approvals=TWO),
+    )
+
+
+@cache
 def _rolling_agents() -> tuple[Agent, ...]:
     return (Agent("sim", plugins=[Rolling()]),)
 
@@ -689,6 +726,42 @@ def _procedure_clients(action: str, world: World, agent: Agent) -> None:
     Client(world, agent, "operator").start(partial(_order_procedure, action))
     if world.random.random() < 0.6:
         Client(world, agent, "canceller").start(_cancel_procedure)
+
+
+def _consent_clients(world: World, agent: Agent) -> None:
+    _procedure_clients("farming:replace", world, agent)
+    Client(world, agent, "desk").start(_have_answered)
+
+
+def _have_answered(client: Client) -> None:
+    """Have people answer whatever asks, until nobody else wants anything."""
+    known_ids: set[str] = set()
+    while not client.world.is_quiet():
+        for item in client.insist(lambda: client.store.approvals.page(50).pending):
+            if item.id not in known_ids:
+                client.tell(f"item {item.id}", item.action_id)
+                _ask_people(client, item.id)
+            known_ids.add(item.id)
+        client.world.sleep(client.world.random.uniform(0.2, 1.0))
+
+
+def _ask_people(client: Client, approval: str) -> None:
+    """Let one or two people answer; an item that expires perhaps late, or nobody at all."""
+    world, approvals, dice = client.world, client.agent.settings.approvals, client.world.random
+    names, late = ["ann", "bob"], 0.0
+    if approvals.required.min_approvals > 1:
+        # Where nobody else completes it, it is withdrawn at last.
+        eve = Client(world, client.agent, "eve")
+        eve.start(partial(_respond, "withdrawn", approval, 6.0))
+    elif approvals.ttl < 60:
+        names = names[: dice.choice((0, 1, 1, 2))]
+        late = dice.choice((0.0, 0.0, 0.0, approvals.ttl - 0.5))
+    else:
+        names = names[: dice.choice((1, 2))]
+    for name in names:
+        verdict = dice.choice((*VERDICTS, "approved", "approved"))
+        at = late + dice.uniform(0.0, 1.0)
+        Client(world, client.agent, name).start(partial(_respond, verdict, approval, at))
 
 
 def _order_procedure(action: str, client: Client) -> None:
@@ -727,6 +800,7 @@ def _decide_on(client: Client, procedure: str) -> None:
     client.hesitate(2.0)
     client.tell(f"decides {procedure}", "decides")
     if mode is None:
+        client.tell("asks cancel", procedure)
         client.store.procedures.cancel(procedure, client.actor)
     else:
         client.store.procedures.resume(procedure, mode, client.actor)
@@ -736,6 +810,7 @@ def _cancel_procedure(client: Client) -> None:
     dice = client.world.random
     client.world.sleep(dice.uniform(0.0, dice.choice((0.5, 9.0))))
     procedure = naming.call(ORDER)
+    client.tell("asks cancel", procedure)
     outcome = client.insist(lambda: client.store.procedures.cancel(procedure, client.actor))
     client.tell(f"procedure-cancel {procedure}", outcome)
 
@@ -897,6 +972,7 @@ SCENARIOS = {
         Scenario("effect", _restarting_agents, _effect_clients),
         Scenario("proposers", _restarting_agents, _proposer_clients),
         Scenario("procedure", _farming_agents, partial(_procedure_clients, "farming:replace")),
+        Scenario("consent", _consent_agents, _consent_clients, is_timeless=False),
         Scenario("waves", _rolling_agents, partial(_procedure_clients, "rolling:all")),
         Scenario("harmful-waves", _testing_agents, partial(_procedure_clients, "testing:all")),
         Scenario("slots", _ticking_agents, _slot_clients, beats=(1, 1, 2)),

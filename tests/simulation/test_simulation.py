@@ -114,6 +114,8 @@ def _line_of(timeline: Sequence[str], process: str, text: str, life: int = 1) ->
         ("waves", 1795835556039, _outages("leave_job", 2)),
         ("waves", 22, _outages("leave_job", 2)),
         ("waves", 13, [Fault("stall", "leave_job", 5, 2.9)]),
+        ("consent", 38, []),
+        ("consent", 201, [Fault("crash after", "propose_action", 1, 0.361)]),
     ],
     ids=[
         "a result is kept in an outage within an iteration",
@@ -131,6 +133,8 @@ def _line_of(timeline: Sequence[str], process: str, text: str, life: int = 1) ->
         "what is over is not given up",
         "a target that was cancelled is undone although its job has not ended",
         "and repeated when a person orders it at once",
+        "a step that is approved after a cancellation is not executed",
+        "and undone if it was approved before that, although the worker that asked was lost",
     ],
 )
 def test_schedules_that_once_violated_an_invariant_violate_none(
