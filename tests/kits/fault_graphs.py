@@ -57,6 +57,8 @@ class World:
         sight: the likelihood that an unwell thing is seen when its observer looks.
         blind: the likelihood that nobody observes a thing that is no root.
         noise: how many unrelated things become unwell in the same minutes, on average.
+        starts: seconds within which the observers begin to look.
+        steps: the iterations from the fault on.
     """
 
     roots: int = 1
@@ -68,6 +70,8 @@ class World:
     sight: float = 1.0
     blind: float = 0.0
     noise: float = 0.3
+    starts: float = 30.0
+    steps: int = 40
 
 
 @dataclass
@@ -97,9 +101,9 @@ def simulate(rng: random.Random, shape: str, world: World, start: float = 0.0) -
     for name in [name for name in onsets if name not in roots and rng.random() < world.blind]:
         del onsets[name]
     severity = {name: rng.choice((0.25, 0.5, 0.75, 1.0)) for name in onsets}
-    looks = {name: (rng.choice(world.intervals), rng.uniform(0, 30)) for name in onsets}
+    looks = {name: (rng.choice(world.intervals), rng.uniform(0, world.starts)) for name in onsets}
     fault = Fault(roots, as_known(rng, true, names, world))
-    for step in range(-6, 40):
+    for step in range(-6, world.steps):
         at = step * STEP
         unwell = {
             name: severity[name]

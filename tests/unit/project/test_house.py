@@ -71,6 +71,7 @@ LIBRARY = {
     "the times that people take to answer after a wait and without one, compared by ranks": 59,
     "secrets by reference: what they name, who may use which, and masks of their values": 640,
     "the plugins baseline and likely-causes, which nothing in the kernel imports": 1_900,
+    "likely causes that may have changed, and those that people may have read": 70,
     "series of observed numbers, which the proof and the history of a target share": 135,
     "steps of procedures over many targets, in waves: plans, scripts, moves; alternatives": 1_275,
     "settings of installed packages": 30,

@@ -1,14 +1,17 @@
 """Calibration: how often the first suspect was the cause, by score, against two base rates.
 
-Every judged episode is a forecast and an outcome: the first suspect was the cause, or it was not.
+In every judged episode each first suspect is a forecast and an outcome: it was the cause, or not.
 Forecasts are those that would have been stated before the outcome was known.
+
+What was learned holds until the dependencies or the faults change. How often they do is learned,
+too, and the probability that they just have lowers every forecast.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Self
 
 from pydantic import BaseModel
@@ -26,9 +29,10 @@ _POOLED = 4.0
 _FADING = 0.99
 #: How many standard errors the forecasts have to be better by.
 _MARGIN = 2.0
-#: How much likelier the last outcomes have to be if first suspects are right half as often as
-#: stated, until all that was learned is forgotten: the logarithm.
-_SURPRISE = math.log(1000)
+#: The episodes between two changes, as long as none has been seen; counts as as many episodes.
+_STEADY = 50.0
+#: The odds of a change from which no probability is stated, and all that was learned is forgotten.
+_DOUBTFUL, _CHANGED = 0.5, 20.0
 
 
 def percent(share: float) -> str:
@@ -46,9 +50,10 @@ class Share(NamedTuple):
         """The mean of a beta distribution whose *prior* mean counts as *weight* episodes."""
         return (self.right + weight * prior) / (self.judged + weight)
 
-    def add(self, right: bool) -> Share:
-        """The shares with one more judged episode; those before fade."""
-        return Share(_FADING * self.judged + 1, _FADING * self.right + right)
+    def add(self, right: bool, weight: float = 1.0) -> Share:
+        """The shares with one more judged episode, or a part of one; those before fade."""
+        fading = _FADING**weight
+        return Share(fading * self.judged + weight, fading * self.right + weight * right)
 
 
 class Loss(NamedTuple):
@@ -76,6 +81,14 @@ class Loss(NamedTuple):
         return mean + _MARGIN * math.sqrt(variance / self.number)
 
 
+class PickVerdict(NamedTuple):
+    """A first suspect, whether it was the cause, and its weight among those of its episode."""
+
+    pick: Pick
+    is_right: bool
+    weight: float = 1.0
+
+
 class Calibration(BaseModel):
     """The lessons of judged episodes.
 
@@ -86,8 +99,8 @@ class Calibration(BaseModel):
         against: squared errors of the forecasts less those of two base rates: one in so many
             suspects, and the share of the first to deteriorate.
         latest: the episode that was judged last, by its beginning.
-        surprise: how much likelier the last outcomes are if first suspects are right half as often
-            as stated: the logarithm, at least 0.
+        odds: that first suspects are no better than chance by now, because something has changed.
+        changes: of judged episodes, those with which such a change was noticed.
     """
 
     episodes: int = 0
@@ -95,7 +108,8 @@ class Calibration(BaseModel):
     first: Share = Share()
     against: tuple[Loss, Loss] = (Loss(), Loss())
     latest: float = 0.0
-    surprise: float = 0.0
+    odds: float = 0.0
+    changes: Share = Share()
 
     @classmethod
     def read(cls, stored: Any) -> Self:
@@ -121,12 +135,14 @@ class Calibration(BaseModel):
             return f"{self.episodes} of {LEAST_JUDGED} episodes have been judged"
         if any(loss.upper >= 0 for loss in self.against):
             return "its forecasts were no better than a base rate"
+        if self._odds > _DOUBTFUL:
+            return "its last forecasts were wrong, as if dependencies or faults had changed"
         return ""
 
     def judge(
-        self, episode: float, pick: Pick, right: bool, first_right: bool | None
+        self, episode: float, verdicts: Sequence[PickVerdict], first_right: bool | None
     ) -> Calibration:
-        """The calibration after an *episode* of which became known whether the pick was the cause.
+        """The calibration after an *episode* of which became known which picks were the cause.
 
         *first_right* is the same for the first to deteriorate; None if that is not known. To judge
         the latest episode again changes nothing: its worker may have been lost. When outcomes are
@@ -134,14 +150,20 @@ class Calibration(BaseModel):
         """
         if episode == self.latest:
             return self
-        forecast = self._forecast(pick)
-        surprise = self.surprise + math.log(0.5 if right else (1 - forecast / 2) / (1 - forecast))
-        if surprise > _SURPRISE:
-            return Calibration(latest=episode)
-        error = (forecast - right) ** 2
-        differences = [error - (base - right) ** 2 for base in self._base_rates(pick)]
-        place = bisect_right(BOUNDS, pick.score)
-        bins = [*self.bins[:place], self.bins[place].add(right), *self.bins[place + 1 :]]
+        total = sum(verdict.weight for verdict in verdicts)
+        verdicts = [verdict._replace(weight=verdict.weight / total) for verdict in verdicts]
+        odds = self._odds * math.exp(sum(map(self._evidence_of_change, verdicts)))
+        changes = self.changes.add(odds > _CHANGED)
+        if odds > _CHANGED:
+            return Calibration(latest=episode, changes=changes)
+        differences = [0.0, 0.0]
+        bins = [*self.bins]
+        for pick, is_right, weight in verdicts:
+            error = (self._forecast(pick) - is_right) ** 2
+            for number, base in enumerate(self._base_rates(pick)):
+                differences[number] += weight * (error - (base - is_right) ** 2)
+            place = bisect_right(BOUNDS, pick.score)
+            bins[place] = bins[place].add(is_right, weight)
         one_in, first = self.against
         return Calibration(
             episodes=self.episodes + 1,
@@ -149,7 +171,8 @@ class Calibration(BaseModel):
             first=self.first if first_right is None else self.first.add(first_right),
             against=(one_in.add(differences[0]), first.add(differences[1])),
             latest=episode,
-            surprise=max(0.0, surprise),
+            odds=odds,
+            changes=changes,
         )
 
     def summary(self) -> JsonObject:
@@ -171,11 +194,33 @@ class Calibration(BaseModel):
     def _overall(self) -> Share:
         return Share(*(sum(column) for column in zip(*self.bins, strict=True)))
 
+    @property
+    def _odds(self) -> float:
+        """The odds of a change before the next episode, with which there may be another one."""
+        hazard = self.changes.rate(1 / _STEADY, _STEADY)
+        return (self.odds + hazard) / (1 - hazard)
+
     def _forecast(self, pick: Pick) -> float:
+        share, odds = self._share(pick), self._odds
+        return (share + odds * _chance(pick, share)) / (1 + odds)
+
+    def _share(self, pick: Pick) -> float:
         overall = self._overall.rate()
         return self.bins[bisect_right(BOUNDS, pick.score)].rate(overall, _POOLED)
+
+    def _evidence_of_change(self, verdict: PickVerdict) -> float:
+        """The logarithm of how much likelier a verdict is after a change, by its weight."""
+        share = self._share(verdict.pick)
+        chance = _chance(verdict.pick, share)
+        ratio = chance / share if verdict.is_right else (1 - chance) / (1 - share)
+        return verdict.weight * math.log(ratio)
 
     def _base_rates(self, pick: Pick) -> Iterator[float]:
         yield 1 / pick.suspects
         first = self.first.rate()
         yield first if pick.name == pick.first else (1 - first) / max(1, pick.suspects - 1)
+
+
+def _chance(pick: Pick, share: float) -> float:
+    """The share of picks that are right after a change, if it was *share* before."""
+    return min(share / 2, 1 / pick.suspects)

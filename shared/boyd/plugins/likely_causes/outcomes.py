@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from boyd.models import ExecutionEntry
-from boyd.plugins.likely_causes.calibration import Calibration
-from boyd.plugins.likely_causes.episode import FaultEpisode, Pick
+from boyd.plugins.likely_causes.calibration import Calibration, PickVerdict
+from boyd.plugins.likely_causes.episode import FaultEpisode
 
 #: Seconds after it was last unwell, in which nobody may have seen yet that a thing is well.
 _UNSEEN = 120.0
+#: Seconds from the beginning of an episode until people read what is suspected, at the earliest.
+_READ_AFTER = 30.0
 #: Seconds in which everything has to be well after the action that ended an episode.
 CURED_WITHIN = 900.0
 
@@ -32,16 +36,21 @@ class Treatment(NamedTuple):
 
 
 class PickOutcome(NamedTuple):
-    """The truth about a pick: whether it was the cause, and which thing was, if that is known."""
+    """The truth about the picks of an episode, and which thing was the cause, if that is known."""
 
-    pick: Pick
-    is_right: bool
+    verdicts: list[PickVerdict]
     cause: str | None = None
+
+    @property
+    def main_suspect(self) -> str:
+        """The first suspect that counts most."""
+        return max(self.verdicts, key=lambda verdict: verdict.weight).pick.name
 
     def add_to(self, calibration: Calibration, episode: FaultEpisode) -> Calibration:
         """The calibration after an episode with this outcome."""
-        first_right = None if self.cause is None else self.cause == self.pick.first
-        return calibration.judge(episode.since, self.pick, self.is_right, first_right)
+        first = self.verdicts[-1].pick.first
+        first_right = None if self.cause is None else self.cause == first
+        return calibration.judge(episode.since, self.verdicts, first_right)
 
 
 def judge_by_treatments(
@@ -50,7 +59,7 @@ def judge_by_treatments(
     """Judge an episode that has ended by the effective actions during it.
 
     One thing alone was treated, and all others became well soon after: that thing was the cause. If
-    it was the pick, and the others did not become well, then the pick was wrong.
+    it was the pick, and the others did not become well, then that pick was wrong.
     """
     names = {*episode.things, *(pick.name for pick in episode.picks)}
     began = [t for t in treatments if episode.since <= t.at <= episode.end + _UNSEEN]
@@ -59,21 +68,38 @@ def judge_by_treatments(
         return None
     (thing,) = treated
     last = max(treatment.at for treatment in began)
-    pick = next((p for p in reversed(episode.picks) if p.at <= last), None)
-    if pick is None:
+    verdicts = _verdicts(episode, thing, last)
+    if not verdicts:
         return None
     if episode.end - last <= CURED_WITHIN:
-        return PickOutcome(pick, pick.name == thing, thing)
-    return PickOutcome(pick, False) if pick.name == thing else None
+        return PickOutcome(verdicts, thing)
+    wrong = [verdict._replace(is_right=False) for verdict in verdicts if verdict.is_right]
+    return PickOutcome(wrong) if verdicts[-1].is_right else None
 
 
 def judge_by_word(episode: FaultEpisode, cause: str) -> PickOutcome | None:
-    """Judge the pick that was made with the most suspects in sight by a person's word."""
+    """Judge the picks of an episode by a person's word."""
     if not episode.picks:
         return None
-    pick = max(episode.picks, key=lambda pick: (pick.suspects, pick.at))
-    things = thing_of(cause, episode.things) or [cause]
-    return PickOutcome(pick, things == [pick.name], things[0] if len(things) == 1 else cause)
+    things = thing_of(cause, episode.things)
+    name = things[0] if len(things) == 1 else cause
+    return PickOutcome(_verdicts(episode, name, max(episode.end, episode.picks[0].at)), name)
+
+
+def _verdicts(episode: FaultEpisode, cause: str, until: float) -> list[PickVerdict]:
+    """The verdicts on the picks until then, weighted, as nobody knows which one people have read.
+
+    From half a minute to one counts as much as the minute after it, the two after that, and so on.
+    """
+    picks = [pick for pick in episode.picks if pick.at <= until]
+    times = [*(pick.at for pick in picks), until]
+    ages = [max(_READ_AFTER, at - episode.since) for at in times]
+    ages[-1] *= 2
+    weights = [math.log(later / sooner) for sooner, later in pairwise(ages)]
+    return [
+        PickVerdict(pick, pick.name == cause, weight)
+        for pick, weight in zip(picks, weights, strict=True)
+    ]
 
 
 def thing_of(target: str, things: Collection[str]) -> list[str]:

@@ -140,7 +140,7 @@ class LikelyCauses(Plugin):
             error = "no episode waits for its cause: it is known already, or nothing was ranked"
             return EndpointReply(status=409, body={"error": error})
         self._judge(episode, outcome, ctx)
-        return {"noted": thing, "judged": "now", "suspected": outcome.pick.name}
+        return {"noted": thing, "judged": "now", "suspected": outcome.main_suspect}
 
     def _thing(self, name: str) -> str:
         return dependencies.thing_named(name, self.options.names)
