@@ -177,6 +177,15 @@ PROTECTIONS = (
         ("test_a_restart_of_redis_leaves_no_doubt_unsaid",),
         scenario="failover",
     ),
+    Protection(
+        "P1",
+        "what is refused after a restart of Redis is unknown, too",
+        f"{LUA}/forgo_execution.lua",
+        "if fields[#fields] ~= server_id() then",
+        "if false then",
+        "unit/phases/test_act.py",
+        ("test_a_refusal_after_a_restart_of_redis_hides_no_earlier_execution",),
+    ),
     # What is executed has the ledger, too; what an endpoint does has only this.
     Protection(
         "P1",

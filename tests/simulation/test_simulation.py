@@ -59,6 +59,10 @@ def test_the_timeline_shows_the_faults_of_a_schedule() -> None:
     assert [line for line in outcome.timeline if f"*** {crash}" in line]
 
 
+#: The claim of what is executed first is lost, and then the worker.
+_LOST_CLAIM = [Fault("fail over", "begin", 1, 0.5, lost=1), Fault("crash before", "end", 1, 0.3)]
+
+
 def _outages(point: str, first: int) -> list[Fault]:
     """Outages that each take what somebody does at a point for the third time in vain."""
     return [Fault("outage", point, first + n, (24.0, 5.7, 5.7)[n]) for n in range(3)]
@@ -116,6 +120,8 @@ def _line_of(timeline: Sequence[str], process: str, text: str, life: int = 1) ->
         ("waves", 13, [Fault("stall", "leave_job", 5, 2.9)]),
         ("consent", 38, []),
         ("consent", 201, [Fault("crash after", "propose_action", 1, 0.361)]),
+        ("failover", 8, _LOST_CLAIM),
+        ("failover", 12, _LOST_CLAIM),
     ],
     ids=[
         "a result is kept in an outage within an iteration",
@@ -135,6 +141,8 @@ def _line_of(timeline: Sequence[str], process: str, text: str, life: int = 1) ->
         "and repeated when a person orders it at once",
         "a step that is approved after a cancellation is not executed",
         "and undone if it was approved before that, although the worker that asked was lost",
+        "a call whose claim was lost, and that is refused, may have been executed",
+        "and so may the decision of an iteration",
     ],
 )
 def test_schedules_that_once_violated_an_invariant_violate_none(
@@ -207,8 +215,7 @@ def test_a_verdict_that_the_archive_has_late_violates_an_invariant(
 
 
 def test_a_claim_that_a_failover_loses_is_unknown_and_not_executed_again() -> None:
-    losses = [Fault("fail over", "begin", 1, 0.5, lost=1), Fault("crash before", "end", 1, 0.3)]
-    outcome = run(SCENARIOS["failover"], 6, losses)
+    outcome = run(SCENARIOS["failover"], 6, _LOST_CLAIM)
     begin = next(line for line in outcome.timeline if "!!! begin" in line)
     result = f"??? result {begin.split()[4]}: unknown"
 
