@@ -592,6 +592,15 @@ PROTECTIONS = (
     ),
     Protection(
         "P6",
+        "no target is executed once its procedure was cancelled while a wave is being opened",
+        f"{LUA}/open_wave.lua",
+        "if entry[4] and fields.mode == 'forth' then",
+        "if false then",
+        "unit/runtime/test_waves.py",
+        ("test_a_cancellation_while_a_wave_is_being_opened_executes_no_target",),
+    ),
+    Protection(
+        "P6",
         "one principal counts once",
         f"{LUA}/resolve_approval.lua",
         "if have[15] then",

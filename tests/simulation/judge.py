@@ -379,10 +379,9 @@ class Judge:
             for about, cancel in self._answers["procedure-cancel"]:
                 if about != procedure or cancel.value != "ok":
                     continue
-                late = [e for e in forward if e.at > cancel.at and e.process not in self._struck]
-                # A wave that is being opened may still begin a few targets.
-                if len(late) > (AT_ONCE if late and late[-1].target in HOSTS else 0):
-                    yield f"{late[-1].execution} began after its procedure was cancelled"
+                for effect in forward:
+                    if effect.at > cancel.at and effect.process not in self._struck:
+                        yield f"{effect.execution} began after its procedure was cancelled"
 
     def _record_of(self, record: ProcedureRecord) -> Iterator[str]:
         """Each step whose outcome is known was done or not, and undone or not, as is recorded."""

@@ -118,7 +118,7 @@ LIBRARY = {
     "URLs that are checked without an HTTP client": 8,
     "observations without a time, which bear that of Redis": 9,
     "an option of a Redis URL that does not exist, by its name": 2,
-    "approvals of steps whose procedure is given up, or whose worker was lost": 28,
+    "steps and targets of procedures that are given up, or whose worker was lost": 29,
 }
 #: The most modules in all packages; a feature that needs more adds a line that names it.
 MODULES = {

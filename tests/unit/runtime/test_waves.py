@@ -25,6 +25,7 @@ from boyd.models import (
     utc_now,
 )
 from boyd.plugin import Action, Observer
+from boyd.store.waves import WaveStore
 from boyd.testing import Lab
 from kit import overdue, pending_item, person, plugin
 
@@ -368,6 +369,24 @@ def test_a_cancellation_executes_no_target_that_no_worker_has_begun() -> None:
     record = fleet.start(at_once=5, settings={"execute": execute})
     assert record.state == "cancelled"
     assert fleet.done == ["web-0", "web-1", "undo web-1", "undo web-0"]
+
+
+def test_a_cancellation_while_a_wave_is_being_opened_executes_no_target(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fleet = Fleet()
+    open_wave = WaveStore.open
+
+    def cancel_first(waves: WaveStore, *arguments: Any) -> list[str] | None:
+        [record] = fleet.lab.store.procedures.all()
+        fleet.lab.store.procedures.cancel(record.id, ANN)
+        return open_wave(waves, *arguments)
+
+    monkeypatch.setattr(WaveStore, "open", cancel_first)
+    record = fleet.start(at_once=5)
+
+    assert record.state == "cancelled"
+    assert fleet.done == []
 
 
 def test_the_approval_of_the_whole_covers_each_target() -> None:

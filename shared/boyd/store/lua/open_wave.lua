@@ -7,7 +7,8 @@
 local job, due = unpack(KEYS)
 local attempt, worker, id, resumed, fields = unpack(ARGV)
 -- @include executes waves
-if not executes(job, attempt, worker) then
+local entry = executes(job, attempt, worker, 'cancelled')
+if not entry then
   return {0}
 end
 expect(due, 'zset')
@@ -29,5 +30,9 @@ redis.call('HSETNX', wave, 'pardonedHarm', 0)
 if resumed == '1' then
   redis.call('HSET', wave, 'pardoned', count_states(id, 6, 9), 'pardonedHarm', count_states(id, 8, 8))
   redis.call('HINCRBY', wave, fields.mode == 'forth' and 'tries' or 'undoTries', 1)
+end
+-- A cancellation since the step was recorded has promised that no other target begins.
+if entry[4] and fields.mode == 'forth' then
+  halt_wave(id, 'cancelled')
 end
 return {1, unpack(begin_targets(id))}
