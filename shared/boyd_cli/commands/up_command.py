@@ -303,7 +303,9 @@ def _own_pages() -> list[str]:
 def _preload(modules: Iterable[str]) -> None:
     """Import what the children need, so that they share its memory and start at once."""
     for name in modules:
-        importlib.import_module(name)
+        # The process that needs a missing one says so itself.
+        with suppress(ImportError):
+            importlib.import_module(name)
 
 
 def _run_command(arguments: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from boyd.models import Event, utc_now
-from boyd_cli.commands.up_command import AgentFiles, _inspect_agents, is_news
+from boyd_cli.commands.up_command import AgentFiles, _inspect_agents, _preload, is_news
 
 
 @pytest.fixture
@@ -74,6 +74,13 @@ def test_up_learns_which_built_in_plugins_agents_use_and_loads_none_of_their_own
     assert "boyd.plugins.host_metrics" in modules
     assert all(name.startswith("boyd.plugins.") for name in modules)
     assert not [name for name in sys.modules.keys() - before if "measures" in name]
+
+
+def test_up_imports_what_is_there_when_a_guest_is_missing() -> None:
+    sys.modules.pop("colorsys", None)
+    _preload(["boyd_missing.page", "colorsys"])
+
+    assert "colorsys" in sys.modules
 
 
 def test_of_a_procedure_up_tells_that_it_is_stopped_and_its_end() -> None:
