@@ -82,7 +82,7 @@ def test_every_process_runs_in_the_deployment(site: Site) -> None:
 @pytest.mark.parametrize("command", [name for name in COMMANDS if COMMANDS[name] != PROCESS])
 def test_a_command_does_its_work(things: Things, site: Site, command: str) -> None:
     for line in COMMANDS[command].split("\n"):
-        done = things.call(command, line.format(names_in_use=things, folder=things.folder))
+        done = things.call(command, line.format(known=things, folder=things.folder))
         assert done.status == 0, (line, done)
 
     assert refusals(site) == []
@@ -180,7 +180,7 @@ def test_a_page_is_shown_through_the_proxy(
     site: Site, browser: WebBrowser, things: Things, rule: str
 ) -> None:
     status, words = OTHERWISE.get(rule, (200, ""))
-    address = PAGES.get(rule, rule).format(names_in_use=things)
+    address = PAGES.get(rule, rule).format(known=things)
     with browser.get(address, stream=True) as response:
         if response.headers["Content-Type"].startswith("text/event-stream"):
             assert next(response.iter_content(1))
