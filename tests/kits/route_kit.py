@@ -196,15 +196,17 @@ class Known:
     @property
     def incident(self) -> str:
         """The latest incident of `web`, with an anomaly in an iteration that has just ended."""
-        at = utc_now().replace(microsecond=0)
+        now = to_ms(utc_now())
         anomaly = {"type": "down", "description": "d", "severity": "low"}
         situation = {"anomalies": [{**anomaly, "affectedResources": ["web"]}]}
-        number, now = next(self._numbers), to_ms(at)
+        number = next(self._numbers)
         fields = {"iteration": number, "trigger": "test", "startedAt": now, "endedAt": now}
         record = {**fields, "situation": json.dumps(situation)}
         client = self._running.store.client
         client.hset(f"boyd:{{routed}}:iteration:{number}", mapping=record)
         client.zadd("boyd:{routed}:history", {str(number): now})
+        # The archive copies it at once: soon it will look only for newer ones.
+        client.xadd("boyd:{routed}:events", {"kind": "iteration.completed", "iteration": number})
         history = self._ask("GET", f"{BASE}/incidents?target=web")
         return str(max(incident["id"] for incident in history["incidents"]))
 
