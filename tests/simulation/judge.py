@@ -516,7 +516,8 @@ class Judge:
         ends = [effect for effect in effects if effect.kind == "end"]
         undone = [effect for effect in ends if effect.execution.startswith("rollback:")]
         counts = {"done": (1, 0), "undone": (1, 1), "failed": (0, 0), "pending": (0, 0)}
-        if host in self._harmed:
+        # Where a worker was lost before it executed anything, harm by another may be seen.
+        if host in self._harmed and ends:
             # A repetition after harm may be refused, and leaves what was done and undone before.
             counts |= {"worse": (1, 1)} | dict.fromkeys(("failed", "pending"), (1, 1))
         if any(about == name and a.value == "cannot tell" for about, a in self._answers["verdict"]):
