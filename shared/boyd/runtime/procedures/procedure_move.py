@@ -291,9 +291,10 @@ class ProcedureMove:
             self._leave_undoing()
         if self._fields.get("back") or self._record.at >= len(self._record.steps):
             return self._go_back(reason)
-        self._find_question()
-        if stopped and self._progress.state != "asked":
-            return self._go_back(reason)
+        if stopped:
+            self._find_question()
+            if self._progress.state != "asked":
+                return self._go_back(reason)
         return self._give_up_step(reason) or self._forward()
 
     def _leave_undoing(self) -> None:
