@@ -66,8 +66,10 @@ class ApiServer:
         if self._stopping.is_set():
             return
         self._stopping.set()
-        self._listener.pull_trigger()
-        self._woken.set()
+        try:
+            self._listener.pull_trigger()
+        finally:
+            self._woken.set()
 
     def run(self, stopping: Callable[[], None]) -> None:
         """Serve until `stop`; *stopping* is then called to end streams and waiting requests."""
@@ -80,7 +82,8 @@ class ApiServer:
         while self._busy() and time.monotonic() < deadline:
             self._listener.turn(0.1)
         self._listener.task_dispatcher.shutdown(timeout=0.1)
-        self._woken.wait()  # this closes what `stop` wakes the loop with
+        # The trigger is closed below, and `stop` may still be about to pull it.
+        self._woken.wait()
         self._listener.poller.close()
 
     def _busy(self) -> bool:
