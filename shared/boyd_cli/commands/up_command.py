@@ -295,7 +295,10 @@ _MODULES = (
 
 
 def _own_pages() -> list[str]:
-    """The modules of this distribution that add pages to the console; others may start threads."""
+    """List the modules with which Boyd itself adds pages to the console.
+
+    Those of other distributions may start threads, and a process with threads must not fork.
+    """
     points = entry_points(group="boyd.pages")
     return [point.module for point in points if point.dist and point.dist.name == "boyd"]
 

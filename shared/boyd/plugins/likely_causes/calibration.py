@@ -222,5 +222,8 @@ class Calibration(BaseModel):
 
 
 def _chance(pick: Pick, share: float) -> float:
-    """The share of picks that are right after a change, if it was *share* before."""
+    """Estimate how often picks like this one are right once something has changed.
+
+    That is half of the *share* that was right before, and no more than a guess among all suspects.
+    """
     return min(share / 2, 1 / pick.suspects)

@@ -43,7 +43,7 @@ class PickOutcome(NamedTuple):
 
     @property
     def main_suspect(self) -> str:
-        """The first suspect that counts most."""
+        """The thing that was the first suspect for most of the weighted time."""
         return max(self.verdicts, key=lambda verdict: verdict.weight).pick.name
 
     def add_to(self, calibration: Calibration, episode: FaultEpisode) -> Calibration:
