@@ -26,10 +26,7 @@ class PythonClient:
         self._packages = PYTHON.require()
         self._folder = folder
         command = ("generate", "--path", _document(url, folder), "--meta", "none")
-        #: What the generator prints.
-        self.output = self._run(
-            "-m", "openapi_python_client", *command, "--output-path", "boyd_client"
-        )
+        self._run("-m", "openapi_python_client", *command, "--output-path", "boyd_client")
 
     def run(self, program: str, **environment: str) -> str:
         """The output of a program that uses it."""
