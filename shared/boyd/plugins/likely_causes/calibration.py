@@ -222,8 +222,5 @@ class Calibration(BaseModel):
 
 
 def _chance(pick: Pick, share: float) -> float:
-    """Estimate how often picks like this one are right once something has changed.
-
-    That is half of the *share* that was right before, and no more than a guess among all suspects.
-    """
+    """Estimate the share of such picks that are right after a change, from the *share* before."""
     return min(share / 2, 1 / pick.suspects)
