@@ -321,11 +321,9 @@ class ProcedureMove:
 
     def _find_question(self) -> None:
         """Note the approval that a worker has asked for, if it was lost before it noted that."""
-        approvals, progress = self._engine.store.approvals, self._progress
-        if progress.state != "running" or progress.execution is None:
-            return
-        if approval := approvals.item_proposed_by(progress.execution):
-            self._note_question(approval)
+        execution = self._progress.execution if self._progress.state == "running" else None
+        if execution and (item := self._engine.store.approvals.item_proposed_by(execution)):
+            self._note_question(item)
 
     def _give_up_wave(self, reason: str) -> Done | Later | None:
         waves = self._waves(self._record.at)
