@@ -1704,6 +1704,15 @@ PROTECTIONS = (
         "unit/runtime/test_in_flight_limit.py",
         ("test_the_loop_and_procedures_are_stopped_until_somebody_lifts_that",),
     ),
+    Protection(
+        "P23",
+        "a hold after harm outlasts an execution that may never have begun",
+        f"{LUA}/record_effect.lua",
+        "have[7] == 'succeeded' and known.verdict == 'effective'",
+        "known.verdict == 'effective'",
+        "unit/runtime/test_verification.py",
+        ("test_a_target_that_is_well_after_a_call_that_did_not_succeed_stays_held",),
+    ),
     # P20: what is documented is what is tested.
     Protection(
         "P20",

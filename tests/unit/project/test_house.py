@@ -88,6 +88,7 @@ LIBRARY = {
     "a step that was done by the last worker of a procedure that is given up": 2,
     "replay: where iterators stand, on each release of Python": 6,
     "denials that hold, and outcomes that overtake messages about them": 31,
+    "holds after harm, which only a success that is effective ends": 4,
     "the archive: verdicts and notices of what has ended, as soon as they come": 5,
     "replay: what plugins read by way of C, in threads and log records; two more twins": 100,
     "steps that a worker takes without their message": 40,

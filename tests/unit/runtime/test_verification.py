@@ -776,12 +776,13 @@ def test_an_approval_says_what_was_done_to_its_target_before() -> None:
     assert texts == [f"{undo}; {done}", ""]
 
 
-def approve_held(lab: Lab) -> None:
-    """Have a person approve the action although it is held."""
-    waits = call_action(lab, requires_approval=True).waits_for
+def approve_held(lab: Lab, **fields: Any) -> str:
+    """The execution after a person has approved the action although it is held."""
+    waits = call_action(lab, requires_approval=True, **fields).waits_for
     assert waits is not None
     lab.resolver.answer(waits, "approved", person("jane"))
     lab.deliver()
+    return f"approval:{waits}"
 
 
 def test_a_suspension_stays_when_an_approved_repetition_helps() -> None:
@@ -806,6 +807,65 @@ def test_an_effect_ends_the_hold_of_an_earlier_execution_that_had_none() -> None
     approve_held(lab)
     check(lab)
     assert lab.store.holds.all() == []
+
+
+@pytest.mark.parametrize("later", [None, "no effect"])
+def test_only_an_effect_ends_a_hold_after_harm(later: Any) -> None:
+    action = Patient("worse", False)
+    lab = action.lab(rollback=True)
+    lab.run()
+    check(lab, 2)
+    [harm] = lab.store.holds.all()
+    action.verdicts[:] = [later]
+    run_out(lab, approve_held(lab))
+
+    assert len(action.recorder.calls) == 2
+    assert lab.store.holds.all() == [harm]
+
+    action.verdicts[:] = ["effective"]
+    approve_held(lab)
+    check(lab)
+    assert lab.store.holds.all() == []
+
+
+@pytest.mark.parametrize("state", ["unknown", "failed"])
+def test_a_target_that_is_well_after_a_call_that_did_not_succeed_stays_held(state: str) -> None:
+    action = Patient("worse", False)
+    lab = action.lab(rollback=True)
+    lab.run()
+    check(lab, 2)
+    [harm] = lab.store.holds.all()
+    action.verdicts[:] = ["effective"]
+    execution = approve_held(lab)
+    lab.client.hset(f"boyd:{{test}}:execution:{execution}", "state", state)
+    check(lab)
+
+    assert lab.store.holds.all() == [harm]
+
+
+def test_an_effect_that_cannot_be_credited_does_not_end_a_hold_after_harm() -> None:
+    action = Patient("worse", False, decisions=({"host": "a"},), target="host")
+    lab = action.lab(Recorder().action("other", target="host"), rollback=True)
+    lab.run()
+    check(lab, 2)
+    action.verdicts[:] = ["effective"]
+    approve_held(lab, params={"host": "a"})
+    assert call_action(lab, action="p:other", params={"host": "a"}).success
+    check(lab)
+
+    assert {hold.kind for hold in lab.store.holds.all()} == {"rolled back", "stopped"}
+
+
+def test_an_unclear_verdict_does_not_end_the_hold_of_an_execution_without_effect() -> None:
+    action = Patient("no effect", None)
+    action.anomalies = [HOT]
+    lab = action.lab()
+    lab.run()
+    check(lab)
+    [hold] = lab.store.holds.all()
+    run_out(lab, approve_held(lab))
+
+    assert lab.store.holds.all() == [hold]
 
 
 def test_an_action_whose_effect_is_unclear_twice_in_a_row_is_held() -> None:

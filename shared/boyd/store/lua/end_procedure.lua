@@ -29,7 +29,7 @@ expect_notice(id)
 local known = redis.call('HMGET', execution, 'host', 'worker', 'by', 'symptoms')
 audit('action.' .. outcome, 'execution', id, 'action', have[1], 'host', known[1], 'worker', known[2],
   'before', 'running', 'after', outcome, 'note', note, 'who', known[3])
-if may_hold(have[1], have[2], id) then
+if may_hold(have[1], have[2], id, 0) then
   if hold_for ~= '0' then
     hold(have[1], have[2], {kind = 'no effect', execution = id, evidence = note, symptoms = known[4] or nil}, tonumber(hold_for))
   else

@@ -15,7 +15,7 @@ local job, execution, loop, events, audit_open, held_actions, in_flight, due = u
 local attempt, worker, id, kind, note, hold_for, held = unpack(ARGV, 1, 7)
 -- @include audit count_outcome emit executes expect flight_limits hold notices rest time touch
 local fields = rest(8)
-local have = redis.call('HMGET', execution, 'action', 'target', 'host', 'verdict', 'symptoms', 'startedAt')
+local have = redis.call('HMGET', execution, 'action', 'target', 'host', 'verdict', 'symptoms', 'startedAt', 'state')
 if not executes(job, attempt, worker) or not have[1] then
   return ''
 end
@@ -33,7 +33,7 @@ if known.verdict == 'effective' and have[2] ~= '' then
   expect(key('touched', have[2]), 'zset')
   local other = touched_since(have[2], id, have[6])
   if other then
-    known.verdict, note = 'cannot tell', 'it is well, but ' .. other .. ' acted on it, too'
+    known.verdict, hold_for, note = 'cannot tell', '', 'it is well, but ' .. other .. ' acted on it, too'
     fields = {'verdict', known.verdict, 'evidence', note, 'checks', known.checks}
   end
 end
@@ -50,19 +50,22 @@ elseif known.verdict then
   local before = redis.call('EXISTS', unclear) == 1
   redis.call('SET', unclear, id, 'PX', MONTH)
   if held.second and not before then
-    hold_for = '-1'
+    hold_for = ''
   end
 end
 local stops_for = held.everywhere
 held.second, held.everywhere = nil, nil
-if stops_for and have[2] ~= '' and may_hold(have[1], '', id) then
+if stops_for and have[2] ~= '' and may_hold(have[1], '', id, math.huge) then
   local where = 'on ' .. have[2] .. (note ~= '' and ': ' .. note or '')
   hold(have[1], '', {kind = 'stopped', execution = id, evidence = where}, tonumber(stops_for))
 end
 if held.kind == 'rolled back' and redis.call('ZCARD', harms) > 1 then
   held.kind, hold_for = 'suspended', '0'
 end
-if hold_for ~= '' and may_hold(have[1], have[2], id) then
+-- Harm is outweighed by more harm, or by an execution that began after it, has succeeded and is effective.
+local before = have[7] == 'succeeded' and known.verdict == 'effective' and tonumber(have[6]) or 0
+before = (held.kind == 'suspended' or held.kind == 'rolled back') and math.huge or before
+if hold_for ~= '' and may_hold(have[1], have[2], id, before) then
   if hold_for == '-1' then
     unhold(have[1], have[2])
     redis.call('DEL', past)

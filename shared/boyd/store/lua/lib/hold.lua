@@ -64,10 +64,11 @@ local function is_overtaken(action, target, within, decided)
   return harmed and tonumber(since) > decided
 end
 
--- may_hold(action, target, execution): return true if an execution may change the hold of its action. A suspension that
--- another execution caused stays until a person lifts it.
-local function may_hold(action, target, execution)
+-- may_hold(action, target, execution, before): return true if an execution may change the hold of its action. What another
+-- one caused stays: a suspension until a person lifts it, a hold after a rollback for its time, unless it began before
+-- *before*, in ms.
+local function may_hold(action, target, execution, before)
   local held = hold_key(action, target)
-  local have = redis.call('HMGET', held, 'execution', 'kind')
-  return have[2] ~= 'suspended' or have[1] == execution
+  local have = redis.call('HMGET', held, 'execution', 'kind', 'since')
+  return have[1] == execution or have[2] ~= 'suspended' and (have[2] ~= 'rolled back' or tonumber(have[3]) < before)
 end
