@@ -17,11 +17,18 @@ from boyd import Agent
 from boyd.export.archive.access import ArchiveAccess
 from boyd.export.archive.period_iterations import READ, TargetQuery
 from boyd.export.archive.target_history import read_target
-from boyd.models import Observation, SituationAssessment, utc_now
+from boyd.models import (
+    APPROVAL_REQUIRED,
+    ActionResult,
+    Autonomy,
+    Observation,
+    SituationAssessment,
+    utc_now,
+)
 from boyd.models.incident import TargetHistory
 from boyd.plugin import Component, Observer, Orienter, Strategy
 from boyd.testing import Lab
-from kit import assessed, plugin, seen, sees
+from kit import Recorder, assessed, choice, chooses, plugin, seen, sees
 from past_kit import (
     alert,
     approval,
@@ -89,6 +96,52 @@ def test_a_database_without_an_encoding_finds_every_name(postgresql_server: Post
     archive.close()
 
     assert starts == [at(n) for n in range(1, len(NAMES) + 1)]
+
+
+def test_an_action_without_a_target_belongs_to_the_problem_that_it_was_for(past: Archive) -> None:
+    asked = ActionResult(
+        action="k8s:restart", success=False, duration=0, error=APPROVAL_REQUIRED, waits_for="a1"
+    )
+    ran = ActionResult(action="scratch:clean", success=True, duration=5)
+    iterations = [
+        iteration(1, 1, problem()).patched({"action_results": [asked]}),
+        iteration(2, 2, problem()).patched({"action_results": [ran]}),
+        iteration(3, 3, problem("web-4")).patched({"action_results": [ran]}),
+        iteration(4, 4),
+    ]
+    done = [
+        execution("approval:a1", 2.5, verdict="effective", target="", by="eve"),
+        execution("loop:2", 2, target="", action="scratch:clean", verdict="no effect"),
+        execution("loop:3", 3, target="", action="scratch:clean"),
+    ]
+    archive_past(past, iterations, done, [approval("a1", 1, 1, target="")])
+    (incident,) = read(past).incidents
+
+    assert incident.outcome == "no effect: scratch:clean; effective: k8s:restart by eve"
+    assert [event.ref for event in incident.of_kind("approval")] == ["a1"]
+
+
+def test_what_was_done_by_an_action_without_a_target_is_told_with_its_undoing(
+    past: Archive,
+) -> None:
+    ran = ActionResult(action="k8s:scale", success=True, duration=5)
+    scale = execution("loop:1", 2, verdict="worse", action="k8s:scale", target="")
+    undo = execution("rollback:loop:1", 4, action="k8s:scale", target="", verdict="effective")
+    archive_past(
+        past, [iteration(1, 1, problem()).patched({"action_results": [ran]})], [scale, undo]
+    )
+    (incident,) = read(past).incidents
+
+    assert incident.outcome == "made it worse and was undone: k8s:scale"
+
+
+def test_an_open_problem_waits_for_the_approval_of_an_action_without_a_target() -> None:
+    act = Recorder().action(autonomy=Autonomy(mode="approval-required"))
+    lab = recent_lab(chooses(choice()), act)
+    lab.run()
+    lab.run()
+
+    assert read_recent(lab).incidents[0].outcome == "waits for approval: p:do"
 
 
 def test_an_alert_brings_its_links_and_is_found_by_its_instance(past: Archive) -> None:

@@ -83,6 +83,7 @@ LIBRARY = {
     "another program on the port of Redis, text that UTF-8 cannot hold": 4,
     "no process that counts as dead while Redis refuses its heartbeats": 10,
     "the history of a target: anomalies whose plugin cannot look": 53,
+    "the history of a target: approvals and executions of actions that name no target": 47,
     "a rollback after a second harm, which is checked too": 4,
     "targets whose workers were lost after the ledger had their outcome, or a job was left": 18,
     "a step that was done by the last worker of a procedure that is given up": 2,

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeVar
 
 from pydantic_core import from_json
 
+from boyd import naming
 from boyd.errors import ArchiveUnavailable
 from boyd.export.archive.access import ArchiveAccess
 from boyd.export.archive.entries import Term, exact_ms, targets_of, terms_for
 from boyd.export.archive.incident_grouping import AnomalySighting, Look
 from boyd.export.archive.merged_history import SLACK
-from boyd.models import Observation, OpenAnomaly, Situation, from_ms
+from boyd.models import NO_OP, ActionResult, Observation, OpenAnomaly, Situation, from_ms
 from boyd.store import AgentStore
 from boyd.store.hashes import readable
 from boyd.store.iteration_record import Record
@@ -55,6 +56,7 @@ class PastIteration:
     started_at: datetime
     ended_at: datetime
     blind: frozenset[str] = frozenset()
+    results: Sequence[ActionResult] = ()
 
     @property
     def look(self) -> Look:
@@ -65,6 +67,14 @@ class PastIteration:
         """Its anomalies on a target."""
         anomalies = self.situation.open_anomalies if self.situation else []
         return [anomaly for anomaly in anomalies if anomaly.resource == target]
+
+    def executions(self, name: str) -> Iterator[str]:
+        """The executions that the iteration *name* has made, or asked for."""
+        for result in self.results:
+            if result.waits_for:
+                yield naming.approval(result.waits_for)
+            elif result.prevented is None and result.action != NO_OP:
+                yield naming.iteration_execution(name)
 
 
 @dataclass(frozen=True)
@@ -241,6 +251,7 @@ def _from_archive(text: str) -> PastIteration:
         datetime.fromisoformat(wire["startedAt"]),
         datetime.fromisoformat(wire["endedAt"]),
         frozenset(wire.get("blind", ())),
+        [ActionResult.model_validate(it, extra="ignore") for it in wire.get("actionResults", ())],
     )
 
 
@@ -252,6 +263,7 @@ def _from_redis(fields: Mapping[str, str]) -> PastIteration | None:
             record.started_at,
             from_ms(float(fields["endedAt"])),
             frozenset(record.blind),
+            record.action_results,
         )
 
     return readable(f"iteration {fields.get('iteration')}", read, Record(fields))

@@ -7,12 +7,18 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from boyd import naming
-from boyd.errors import StoreUnavailable
+from boyd.errors import ArchiveUnavailable, StoreUnavailable
 from boyd.export.archive.access import ArchiveAccess
 from boyd.export.archive.alert_events import alert_events
 from boyd.export.archive.incident_grouping import MOST, anomaly_events, group
 from boyd.export.archive.merged_work import MergedWork
-from boyd.export.archive.period_iterations import SPANS, PastIteration, TargetQuery, read_iterations
+from boyd.export.archive.period_iterations import (
+    SPANS,
+    PastIteration,
+    PeriodIterations,
+    TargetQuery,
+    read_iterations,
+)
 from boyd.export.observed_series import ObservedSeries
 from boyd.models import ApprovalItem, ExecutionEntry, Observation
 from boyd.models.incident import TargetEvent, TargetHistory
@@ -21,6 +27,8 @@ from boyd.store.executions import ExecutionFilter
 
 #: The most pages of executions that are read for one agent, and series that are plotted.
 _PAGES, _SERIES = 5, 3
+#: The most executions, the latest, that are looked up one by one because they may name no target.
+_LOOKED_UP = 50
 
 
 @dataclass
@@ -85,7 +93,9 @@ class _AgentSearch:
         """All that happened to the target; numbers that were observed go to the findings."""
         work = [*self._executions(), *self._approvals()]
         yield from work
-        yield from self._iterations(has_work=bool(work))
+        read = read_iterations(self._query, self._store, self._archive, anyway=bool(work))
+        yield from self._iterations(read)
+        yield from self._without_target(read, {event.ref for event in work})
 
     def _executions(self) -> Iterator[TargetEvent]:
         query = self._query
@@ -110,15 +120,41 @@ class _AgentSearch:
             if event.at < query.until and event.until >= query.since:
                 yield event
 
-    def _iterations(self, has_work: bool) -> Iterator[TargetEvent]:
+    def _iterations(self, read: PeriodIterations) -> Iterator[TargetEvent]:
         target = self._query.target
-        read = read_iterations(self._query, self._store, self._archive, anyway=has_work)
         self._note(read.missing)
         self._findings.read += len(read.iterations)
         self._findings.iterations += read.count
         self._add_numbers([*read.iterations, *read.others])
         yield from anomaly_events(read.sightings, [other.look for other in read.others])
         yield from alert_events(target, read.sightings, read.iterations)
+
+    def _without_target(self, read: PeriodIterations, refs: set[str]) -> Iterator[TargetEvent]:
+        """The work by actions without a target that iterations with the target did or asked for.
+
+        *refs* are the executions and approvals that name the target.
+        """
+        names: dict[str, None] = {}
+        for sighting, iteration in zip(read.sightings, read.iterations, strict=True):
+            names.update(dict.fromkeys(iteration.executions(sighting.name)))
+        others = [name for name in names if refs.isdisjoint((name, naming.approval_in(name)))]
+        try:
+            for name in others[-_LOOKED_UP:]:
+                yield from self._events_of(name)
+        except ArchiveUnavailable as error:
+            self._note(str(error))
+
+    def _events_of(self, name: str) -> Iterator[TargetEvent]:
+        """The approval, the execution and its rollback, unless they have another target."""
+        until = self._query.until
+        approval_id = naming.approval_in(name)
+        item = self._work.approval(approval_id) if approval_id else None
+        if item and not item.target:
+            yield _approval_event(item, until)
+        for id in (name, naming.rollback(name)):
+            execution = self._work.execution(id)
+            if execution and not execution.target:
+                yield from _execution_events(self._store.agent_id, execution, until)
 
     def _add_numbers(self, iterations: Sequence[PastIteration]) -> None:
         """Plot what was observed of the target by its name, or else everything."""
