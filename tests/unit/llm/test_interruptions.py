@@ -20,7 +20,7 @@ from boyd.models.investigation import (
     Started,
     Usage,
 )
-from boyd.runtime.jobs.job_runner import Done
+from boyd.runtime.jobs.job_runner import Done, JobFailure
 from boyd.store import LogChange, StuckJob
 from boyd.testing import TESTER, Lab
 from boyd.testing.model_server import Received, Reply, call, hang, say, silence
@@ -242,7 +242,8 @@ def test_the_error_of_a_broken_log_contains_no_secrets(
     with scene(say("never"), api_key_env="TEST_API_KEY") as here:
         begin_question(here)
         job = here.lab.jobs._handlers["investigation"]
-        done = job.handle_error(here.id, {"source": "api"}, f"the entry {SECRET} cannot be read")
+        failure = JobFailure(f"the entry {SECRET} cannot be read", 1, Fence(here.id, 1, "w"))
+        done = job.handle_error(here.id, {"source": "api"}, failure)
 
         assert isinstance(done, Done)
         assert SECRET not in str(done.fields)

@@ -18,6 +18,7 @@ from boyd.models import (
     to_ms,
     utc_now,
 )
+from boyd.outbound import DELAYS, callback
 from boyd.store import Verdict
 from boyd.testing import Lab
 from boyd_cli.views import approval_view
@@ -441,6 +442,29 @@ def test_a_plugin_that_cannot_name_its_targets_delays_no_other_and_is_asked_agai
     pager.unable = False
     overdue(lab, name(item))
     assert (stages, len(pager.sent)) == (["waiting"], 2)
+
+
+def test_an_error_long_after_the_last_one_is_tried_again_as_soon_as_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(callback, "JITTER", 0.0)
+    pager = Pager()
+    lab = pager.lab()
+    item = pending(lab)
+    job = f"boyd:{{test}}:{name(item)}"
+    for _ in range(len(DELAYS) + 1):
+        pager.unable = True
+        overdue(lab, name(item))
+        assert lab.client.hget(job, "executionWait") == str(int(DELAYS[0] * 1000))
+        pager.unable = False
+        overdue(lab, name(item))
+
+    pager.unable = True
+    for delay in DELAYS:
+        overdue(lab, name(item))
+        assert lab.client.hget(job, "executionWait") == str(int(delay * 1000))
+    overdue(lab, name(item))
+    assert not lab.client.exists(job)
 
 
 # Quiet hours

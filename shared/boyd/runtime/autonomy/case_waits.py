@@ -15,7 +15,7 @@ from boyd.agent.agent_rules import Circumstances
 from boyd.models import Fence, Gate, Hold
 from boyd.phases.verify import EffectCheck, check_before
 from boyd.runtime.engine import Engine
-from boyd.runtime.jobs.job_runner import Done, Fields, JobHandler, Later
+from boyd.runtime.jobs.job_runner import Done, Fields, JobFailure, JobHandler, Later
 from boyd.runtime.jobs.verification_job import weigh_check
 from boyd.runtime.triggers import Launcher
 from boyd.store import PhaseEntry, StuckJob
@@ -109,10 +109,9 @@ class WaitHandler(JobHandler):
             return check
         return self._end(wait, fence, _VERDICTS[check.verdict], check.evidence)
 
-    def handle_error(self, id: str, fields: Fields, reason: str) -> Done | Later:
+    def handle_error(self, id: str, fields: Fields, failure: JobFailure) -> Done | Later:
         """Retry for some minutes; then the hold ends by itself."""
-        tries = int(fields.get("tries", 0)) + 1
-        return _ENDED if tries > _TRIES else Later(_RETRY, {"tries": str(tries)})
+        return _ENDED if failure.errors > _TRIES else Later(_RETRY)
 
     def give_up(self, id: str, stuck: StuckJob) -> Done:
         """Leave the case open: nobody could look, and the hold ends by itself."""

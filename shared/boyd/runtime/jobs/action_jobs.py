@@ -26,7 +26,14 @@ from boyd.phases.act import Ledger
 from boyd.plugin import Procedure
 from boyd.runtime.autonomy.offers import AutonomyOffers
 from boyd.runtime.engine import Engine
-from boyd.runtime.jobs.job_runner import Done, Elsewhere, Fields, JobHandler, find_action
+from boyd.runtime.jobs.job_runner import (
+    Done,
+    Elsewhere,
+    Fields,
+    JobFailure,
+    JobHandler,
+    find_action,
+)
 from boyd.store import RunEnding, StuckJob, WaitsForTurn, fingerprint, read_item
 from boyd.text import queues
 from boyd.text.formatting import seconds
@@ -137,15 +144,18 @@ class ApprovedActionHandler(JobHandler):
             return self._finish(id, self._act(item, fence, retry))
         action = find_action(self._engine, item.action_id, fields)
         if action is None:
-            return self.handle_error(id, fields, action_call.describe_unknown(item.action_id))
+            return self._fail(id, fields, action_call.describe_unknown(item.action_id))
         queue = action.queue or queues.ACT
         # Its plugin may have given it to other workers since the proposal.
         if queue != (item.queue or queues.ACT) and not self._engine.settings.may_take(queue):
             raise Elsewhere(item.action_id, queue)
         return self._finish(id, self._act(item, fence, retry))
 
-    def handle_error(self, id: str, fields: Fields, reason: str) -> Done:
+    def handle_error(self, id: str, fields: Fields, failure: JobFailure) -> Done:
         """End with the ledger's result, or as failed."""
+        return self._fail(id, fields, failure.reason)
+
+    def _fail(self, id: str, fields: Fields, reason: str) -> Done:
         result = self._engine.store.executions.settle(read_item(fields).execution_id)
         return self._finish(id, result or action_call.failure(fields["actionId"], reason))
 

@@ -27,7 +27,7 @@ from boyd.plugin import Perform
 from boyd.plugin.plugin_boundary import unchecked
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.action_jobs import give_up_execution, in_turn, run_action
-from boyd.runtime.jobs.job_runner import Done, Fields, JobHandler, find_action
+from boyd.runtime.jobs.job_runner import Done, Fields, JobFailure, JobHandler, find_action
 from boyd.runtime.leases import SMALL
 from boyd.store import StuckJob, read_call
 from boyd.store.calls import KEEP, seconds_to_keep
@@ -57,7 +57,7 @@ class ClientCallHandler(JobHandler):
             done = self._as_room(call, self._answer(call, fence, retry))
             return replace(done, keep=seconds_to_keep(call))
         if find_action(self._engine, call.action, fields) is None:
-            return self.handle_error(id, fields, action_call.describe_unknown(call.action))
+            return self._fail(id, fields, action_call.describe_unknown(call.action))
         if call.kind == "dry-run":
             ledger = self._engine.ledger()
             return _finish(ledger.shorten(self._dry_run(call), call.actor.principal))
@@ -87,8 +87,11 @@ class ClientCallHandler(JobHandler):
         approvals.refresh(item.id, result)
         return result
 
-    def handle_error(self, id: str, fields: Fields, reason: str) -> Done:
+    def handle_error(self, id: str, fields: Fields, failure: JobFailure) -> Done:
         """End with the ledger's result, or as failed."""
+        return self._fail(id, fields, failure.reason)
+
+    def _fail(self, id: str, fields: Fields, reason: str) -> Done:
         result = self._engine.store.executions.settle(_execution(id, fields.get("undoes")))
         return _finish(result or action_call.failure(fields["action"], reason))
 

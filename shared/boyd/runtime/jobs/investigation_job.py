@@ -14,7 +14,7 @@ from boyd.models.investigation import Ended
 from boyd.phases.phase_context import describe
 from boyd.runtime.ending import finish_investigation
 from boyd.runtime.engine import Engine
-from boyd.runtime.jobs.job_runner import Done, Fields, JobHandler, Later
+from boyd.runtime.jobs.job_runner import Done, Fields, JobFailure, JobHandler, Later
 from boyd.store import Stale, StuckJob
 from boyd.text.redaction import redactor
 
@@ -72,9 +72,9 @@ class InvestigationHandler(JobHandler):
             log.exception("investigation %s failed", id)
             return move.fail(describe(error))
 
-    def handle_error(self, id: str, fields: Fields, reason: str) -> Done | Later:
+    def handle_error(self, id: str, fields: Fields, failure: JobFailure) -> Done | Later:
         """End the investigation with an error: its log cannot be read or written."""
-        return self._fail(id, fields.get("source", ""), reason)
+        return self._fail(id, fields.get("source", ""), failure.reason)
 
     def give_up(self, id: str, stuck: StuckJob) -> Done:
         """End the investigation with its findings so far."""

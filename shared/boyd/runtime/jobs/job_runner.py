@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from boyd import naming
@@ -53,6 +53,17 @@ class Later:
     queue: str | None = None
 
 
+@dataclass(frozen=True)
+class JobFailure:
+    """An error of `perform`: its *reason*, the *errors* in a row by now, and the job's fence."""
+
+    reason: str
+    errors: int
+    fence: Fence
+
+
+#: The field of a job with the number of errors since `perform` has returned last.
+ERRORS = "executionErrors"
 #: How often in a row a job may be handed over, and the seconds between, after the first time.
 #: During an upgrade, workers with different plugins disagree about the queue of an action.
 MAX_HANDOVERS, _HANDOVER = 12, 5.0
@@ -121,7 +132,7 @@ class JobHandler(Protocol):
     def perform(self, id: str, fields: Fields, fence: Fence, retry: bool) -> Done | Later:
         """Work on it; *retry* after an earlier attempt was lost."""
 
-    def handle_error(self, id: str, fields: Fields, reason: str) -> Done | Later:
+    def handle_error(self, id: str, fields: Fields, failure: JobFailure) -> Done | Later:
         """Decide how it continues after `perform` raised an error."""
 
     def handle_loss(self, id: str, stuck: StuckJob) -> Done | None:
@@ -163,17 +174,19 @@ class JobRunner:
         with self._engine.leases.renewing(renew, handler.limit(fields)):
             try:
                 outcome = contain(lambda: handler.perform(id, fields, fence, attempt > 1))
+                if ERRORS in fields:
+                    outcome = _count(outcome, 0)
             except StillRunning as running:
                 outcome = Later(running.seconds + PUT_BACK_MARGIN)
             except Elsewhere as other:
-                outcome = self._hand_over(other, fields) or handler.handle_error(
-                    id, fields, _disagreement(other, fields)
+                outcome = self._hand_over(other, fields) or _after_error(
+                    handler, fence, fields, _disagreement(other, fields)
                 )
             except (StoreUnavailable, Stale):
                 raise  # the sweeper sends it again, or already has
             except Exception as error:
                 log.exception("%s failed", name)
-                outcome = handler.handle_error(id, fields, describe(error))
+                outcome = _after_error(handler, fence, fields, describe(error))
         self._leave(fence, outcome)
 
     def retry(self, name: str, proof: str) -> None:
@@ -228,6 +241,20 @@ class JobRunner:
             runs=outcome.runs,
             retention=self._engine.retention,
         )
+
+
+def _after_error(handler: JobHandler, fence: Fence, fields: Fields, reason: str) -> Done | Later:
+    """Let the handler decide, and count the error."""
+    failure = JobFailure(reason, int(fields.get(ERRORS, 0)) + 1, fence)
+    _, id = naming.parts(str(fence.origin))
+    return _count(handler.handle_error(id, fields, failure), failure.errors)
+
+
+def _count(outcome: Done | Later, errors: int) -> Done | Later:
+    """Store the number of errors in a row with a job that continues."""
+    if isinstance(outcome, Done):
+        return outcome
+    return replace(outcome, fields={**outcome.fields, ERRORS: str(errors)})
 
 
 def _disagreement(other: Elsewhere, fields: Fields) -> str:

@@ -35,7 +35,7 @@ from boyd.phases import time_limit
 from boyd.phases.phase_context import HOOK_TIMEOUT, describe
 from boyd.plugin import Hook
 from boyd.runtime.engine import Engine
-from boyd.runtime.jobs.job_runner import Done, Fields, JobHandler, Later
+from boyd.runtime.jobs.job_runner import Done, Fields, JobFailure, JobHandler, Later
 from boyd.store import StuckJob, read_callback
 from boyd.text.queues import CALLBACK
 
@@ -76,9 +76,9 @@ class NotificationHandler(JobHandler):
         moment = next_stage_at(item, now)
         return Later(_RECHECK if moment is None else _seconds(now, moment))
 
-    def handle_error(self, id: str, fields: Fields, reason: str) -> Done | Later:
+    def handle_error(self, id: str, fields: Fields, failure: JobFailure) -> Done | Later:
         """Try it again later."""
-        return _again(fields)
+        return _again(failure)
 
     def give_up(self, id: str, stuck: StuckJob) -> Done:
         """Fail the job: every worker that ran it died."""
@@ -149,9 +149,9 @@ class DeliveryHandler(JobHandler):
             return self._put_off(item, record, fence, until)
         return self._attempt(item, record, fence, now)
 
-    def handle_error(self, id: str, fields: Fields, reason: str) -> Done | Later:
+    def handle_error(self, id: str, fields: Fields, failure: JobFailure) -> Done | Later:
         """Try it again later."""
-        return _again(fields)
+        return _again(failure)
 
     def give_up(self, id: str, stuck: StuckJob) -> Done:
         """Fail the job: every worker that ran it died."""
@@ -308,10 +308,9 @@ def _reason_to_skip(item: ApprovalItem, record: NotificationRecord) -> str | Non
     return f"the notification {later} replaces it" if later else None
 
 
-def _again(fields: Fields) -> Done | Later:
-    tries = int(fields.get("tries", 0)) + 1
-    delay = retry_delay(tries)
-    return _FAILED if delay is None else Later(delay, {"tries": str(tries)})
+def _again(failure: JobFailure) -> Done | Later:
+    delay = retry_delay(failure.errors)
+    return _FAILED if delay is None else Later(delay)
 
 
 def _seconds(now: datetime, moment: datetime) -> float:
@@ -345,10 +344,10 @@ class RunCallbackHandler(JobHandler):
         delivery = self._engine.settings.post(fields["url"], _body(id, fields), f"run_{id}", at)
         return self._after(fields, delivery)
 
-    def handle_error(self, id: str, fields: Fields, reason: str) -> Done | Later:
+    def handle_error(self, id: str, fields: Fields, failure: JobFailure) -> Done | Later:
         """Count it as a failed attempt."""
         at = from_ms(float(fields["executionStartedAt"]))
-        return self._after(fields, Delivery(at=at, ok=False, error=reason, duration=0.0))
+        return self._after(fields, Delivery(at=at, ok=False, error=failure.reason, duration=0.0))
 
     def give_up(self, id: str, stuck: StuckJob) -> Done:
         """Fail the job: every worker that ran it died."""

@@ -30,7 +30,14 @@ from boyd.plugin import Action
 from boyd.runtime.autonomy.offers import AutonomyOffers
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.action_jobs import run_action
-from boyd.runtime.jobs.job_runner import Done, Fields, JobHandler, Later, leave_to_others
+from boyd.runtime.jobs.job_runner import (
+    Done,
+    Fields,
+    JobFailure,
+    JobHandler,
+    Later,
+    leave_to_others,
+)
 from boyd.store import StuckJob
 from boyd.store.holds import NewHold
 
@@ -75,10 +82,9 @@ class VerificationHandler(JobHandler):
             self._report_verdict(id)
         return after
 
-    def handle_error(self, id: str, fields: Fields, reason: str) -> Done | Later:
+    def handle_error(self, id: str, fields: Fields, failure: JobFailure) -> Done | Later:
         """Retry for half an hour."""
-        tries = int(fields.get("tries", 0)) + 1
-        return _ENDED if tries > _TRIES else Later(_RETRY, {"tries": str(tries)})
+        return _ENDED if failure.errors > _TRIES else Later(_RETRY)
 
     def give_up(self, id: str, stuck: StuckJob) -> Done:
         """End an open verification without a verdict."""

@@ -33,7 +33,7 @@ from boyd.phases import action_call
 from boyd.plugin.components import Action
 from boyd.plugin.composed_action import ASK
 from boyd.runtime.engine import Engine
-from boyd.runtime.jobs.job_runner import Done, Fields, JobHandler, Later
+from boyd.runtime.jobs.job_runner import Done, Fields, JobFailure, JobHandler, Later
 from boyd.runtime.procedures.procedure_steps import DENIED, ProcedureSteps
 from boyd.runtime.procedures.wave_moves import Waves
 from boyd.store import Stale, StuckJob, read_procedure, step_field
@@ -657,12 +657,11 @@ class ProcedureHandler(JobHandler):
         """Make the next move."""
         return ProcedureMove(self._engine, read_procedure(fields), fence, fields).run()
 
-    def handle_error(self, id: str, fields: Fields, reason: str) -> Done | Later:
+    def handle_error(self, id: str, fields: Fields, failure: JobFailure) -> Done | Later:
         """Retry a few times, then stop the procedure for a person with the next move."""
-        tries = int(fields.get("tries", 0)) + 1
-        if tries < _JOB_TRIES:
-            return Later(_RETRY_JOB, {"tries": str(tries)})
-        return Later(0.1, {"failing": reason, "tries": "0"})
+        if failure.errors == _JOB_TRIES:
+            return Later(0.1, {"failing": failure.reason})
+        return Later(_RETRY_JOB)
 
     def give_up(self, id: str, stuck: StuckJob) -> Done | Later:
         """Fail the procedure: every worker that ran its step died.

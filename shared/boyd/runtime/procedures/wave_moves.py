@@ -25,7 +25,7 @@ from boyd.models import (
 )
 from boyd.models.procedure import AT_ONCE
 from boyd.runtime.engine import Engine
-from boyd.runtime.jobs.job_runner import Done, Fields, JobHandler, Later
+from boyd.runtime.jobs.job_runner import ERRORS, Done, Fields, JobFailure, JobHandler, Later
 from boyd.runtime.procedures.procedure_steps import DENIED, ProcedureSteps
 from boyd.store import Stale, StuckJob, WaitsForTurn
 from boyd.text import queues
@@ -300,13 +300,13 @@ class TargetHandler(JobHandler):
     def perform(self, id: str, fields: Fields, fence: Fence, retry: bool) -> Done | Later:
         """Make the next move."""
         target = self._target(id, fence, fields)
-        if target and int(fields.get("errors", 0)) >= _TRIES:
+        if target and int(fields.get(ERRORS, 0)) >= _TRIES:
             return target.give_up(fields["error"])
         return target.run() if target else _OVER
 
-    def handle_error(self, id: str, fields: Fields, reason: str) -> Done | Later:
+    def handle_error(self, id: str, fields: Fields, failure: JobFailure) -> Done | Later:
         """Retry a few times, then end the target."""
-        return Later(_RETRY, {"errors": str(int(fields.get("errors", 0)) + 1), "error": reason})
+        return Later(_RETRY, {"error": failure.reason})
 
     def give_up(self, id: str, stuck: StuckJob) -> Done | Later:
         """End the target, unless it is over or goes on by itself."""
