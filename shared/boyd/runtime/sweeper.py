@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from boyd import naming
-from boyd.errors import NewerFormat, StoreError
+from boyd.errors import ForeignKey, NewerFormat, StoreError, StoreUnavailable
 from boyd.messaging.dispatcher import BatchHint
 from boyd.models import Fence, Problem
 from boyd.phases.observe import Batch
@@ -52,8 +52,10 @@ class Sweeper:
                 self._recover(member, proof)
             except NewerFormat as error:
                 log.warning("%s of agent %s was left alone: %s", member, self.agent_id, error)
-            except StoreError:
-                raise
+            except (StoreUnavailable, ForeignKey):
+                raise  # it concerns the other items, too
+            except StoreError as error:
+                log.error("cannot recover %s of agent %s: %s", member, self.agent_id, error)
             except Exception:
                 log.exception("cannot recover %s of agent %s", member, self.agent_id)
         return len(items)

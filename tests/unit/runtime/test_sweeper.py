@@ -18,7 +18,7 @@ from boyd.store.due import MOST_DUE
 from boyd.store.phase_entries import BatchEnd
 from boyd.store.server.scripts import Reads, ScriptCall, Scripts
 from boyd.testing import Lab
-from kit import Recorder, agent, choice, chooses, execution_request, seen, sees
+from kit import Recorder, agent, choice, chooses, execution_request, person, seen, sees
 from lab_redis import client_of
 
 DUE = "boyd:{test}:due"
@@ -388,6 +388,26 @@ def test_agents_are_swept_together_and_one_that_cannot_be_fails_alone() -> None:
         sweep_all(fine.whole, [broken.sweeper, fine.sweeper])
 
     assert list(fine.dispatcher.hints) == [("start", 1, 1)]
+
+
+def test_an_item_whose_record_cannot_be_read_delays_no_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lab = Lab(
+        agent(chooses(choice()), Recorder().action(autonomy=Autonomy(mode="approval-required")))
+    )
+    lab.run()
+    [item] = lab.store.approvals.page(20).pending
+    lab.resolver.answer(item.id, "approved", person("ann"))
+    job = f"approval:{item.id}"
+    lab.client.hset(f"boyd:{{test}}:{job}", mapping={"decision": "{", "queuedAt": 1})
+    lab.launcher.trigger("test")
+    lab.dispatcher.hints.clear()
+    lab.client.zadd(DUE, {job: 1, "phase": 2})
+    lab.sweeper.sweep()
+
+    assert list(lab.dispatcher.hints) == [("start", 2, 1)]
+    assert f"cannot recover {job} of agent test: approval {item.id} cannot be read" in caplog.text
 
 
 def test_a_sweep_says_whether_there_may_be_more() -> None:
