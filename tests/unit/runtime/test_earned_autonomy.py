@@ -33,6 +33,7 @@ from boyd.models import (
 from boyd.plugin import Strategy
 from boyd.replay.differences import judge
 from boyd.replay.shadow import Shadow
+from boyd.runtime import revoke
 from boyd.runtime.autonomy import offers
 from boyd.settings.permissions import AutonomyRule
 from boyd.testing import Lab
@@ -61,6 +62,8 @@ class Office:
         self.verdict: Any = True
         self.requires_approval = False
         self.on_before_act: Callable[[], object] = lambda: None
+        self.on_suspend: Callable[[], object] = lambda: None
+        self.on_verdict: Callable[[], object] = lambda: None
         self.confidence = 0.9
         self.anomalies = [Anomaly(type="slow", description="", severity="high")]
         self.withdrawn: list[tuple[TrackRecord, ExecutionEntry]] = []
@@ -73,6 +76,8 @@ class Office:
             action,
             on_orient=lambda: {"anomalies": [anomaly.to_wire() for anomaly in self.anomalies]},
             on_withdraw=lambda record, execution: self.withdrawn.append((record, execution)),
+            on_suspend=lambda: self.on_suspend(),
+            on_verdict=lambda: self.on_verdict(),
             **hooks,
         )
         rules = {ACTION: rule or RULE}
@@ -89,13 +94,14 @@ class Office:
     def _before(self) -> None:
         self.on_before_act()
 
-    def decide(self, approve: bool = True) -> LoopResult:
+    def decide(self, approve: bool = True, verify: bool = True) -> LoopResult:
         """Run an iteration; approve its action if it waits, and let it be verified."""
         result = self.lab.run()
         item = self.waiting(ACTION)
         if item and approve:
             self.answer(item)
-        self.verify()
+        if verify:
+            self.verify()
         return result
 
     def earn(self) -> ApprovalItem:
@@ -369,6 +375,26 @@ def test_harm_ends_a_grant_at_once() -> None:
 
     [(record, _)] = office.withdrawn
     assert "made it worse" in (record.ended or "")
+
+
+def test_the_verdict_on_a_revoked_agent_is_learned_and_earns_no_offer_until_it_is_restored() -> (
+    None
+):
+    verdicts: list[str] = []
+    office = Office()
+    office.on_verdict = lambda: verdicts.append("learned")
+    office.decide()
+    office.change({"effective": STRAIGHT - 1})
+    office.decide(verify=False)
+    revoke(office.lab.whole, "test", person("ann"))
+    office.verify()
+    assert verdicts == ["learned"] * 2
+    assert office.lab.client.keys("boyd:{test}:verify:*") == []
+    assert office.waiting(naming.GRANT) is None
+
+    office.lab.whole.freezes.restore("test", person("ann"))
+    office.decide()
+    assert office.waiting(naming.GRANT) is not None
 
 
 def test_failed_executions_end_a_grant_as_well() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from boyd import naming
 from boyd.agent.agent_rules import Circumstances
+from boyd.errors import AgentRevoked
 from boyd.models import (
     NO_SITUATION,
     ActionResult,
@@ -67,7 +68,10 @@ class AutonomyOffers:
         if record.offered is not None and record.outcomes < record.offered + rule.after:
             return
         proposal = self._proposal(action, rule, record)
-        self._engine.approvals.propose(proposal, naming.offer(entry.id))
+        try:
+            self._engine.approvals.propose(proposal, naming.offer(entry.id))
+        except AgentRevoked:
+            return  # a later outcome is followed by the offer, if its right is restored
         self._tracks.note_offer(record)
 
     def grant(self, item: ApprovalItem, fence: Fence) -> ActionResult:
