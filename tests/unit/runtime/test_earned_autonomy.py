@@ -377,6 +377,24 @@ def test_harm_ends_a_grant_at_once() -> None:
     assert "made it worse" in (record.ended or "")
 
 
+def test_a_notice_that_fails_repeats_no_other() -> None:
+    office = Office()
+    office.let_run_alone()
+    notices: list[str] = []
+
+    def fail(record: TrackRecord, execution: ExecutionEntry) -> None:
+        notices.append("withdrawn")
+        raise OSError("mail is down")
+
+    office.lab.agent.host.hooks("on_withdraw")[0].taker.function = fail
+    office.on_suspend = lambda: notices.append("suspended")
+    office.verdict = "worse"
+    office.decide()
+    office.verify()
+
+    assert notices == ["suspended", "withdrawn", "withdrawn"]
+
+
 def test_the_verdict_on_a_revoked_agent_is_learned_and_earns_no_offer_until_it_is_restored() -> (
     None
 ):

@@ -633,6 +633,24 @@ def test_the_suspend_hook_is_retried_until_it_succeeds() -> None:
     assert lab.client.keys(f"{JOB}*") == []
 
 
+def test_a_plugin_that_cannot_tell_of_a_suspension_does_not_make_others_repeat_it() -> None:
+    notices: list[str] = []
+
+    def fail(hold: Hold) -> None:
+        notices.append("broken")
+        raise OSError("mail is down")
+
+    broken = plugin(id="broken", on_suspend=fail)
+    fine = plugin(id="fine", on_suspend=lambda hold: notices.append("fine"))
+    own = Recorder().action(verify=lambda params, result: "worse")
+    lab = Lab(Agent("test", plugins=[plugin(chooses(choice()), own), broken, fine]))
+    lab.run()
+    check(lab, 40)
+
+    assert notices == ["broken", "fine"] + 30 * ["broken"]
+    assert lab.client.keys(f"{JOB}*") == []
+
+
 def test_an_outcome_that_was_lost_is_verified_too() -> None:
     action = Patient("effective", timeout=0.05)
     over = threading.Event()
@@ -1006,7 +1024,6 @@ def test_a_rollback_after_a_second_harm_is_checked_too(
     assert [hold.kind for hold in action.suspended] == ["suspended"]
     assert compensation(lab, entry) == ("rolled back", None)
 
-    check(lab)
     lab.client.hset(f"boyd:{{test}}:verify:{entry.id}", "restoredBy", 1)
     check(lab)
     assert compensation(lab, entry) == outcome

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from boyd import naming
 from boyd.agent.procedure_plans import compensation_of
@@ -44,7 +44,7 @@ from boyd.store.holds import NewHold
 log = logging.getLogger("boyd.runtime")
 
 _ENDED = Done("succeeded", 0.0)
-#: Seconds between attempts after an error or a failed notice, and their number.
+#: Seconds between attempts after an error or a failed notice, and their number for each of these.
 _RETRY = 60.0
 _TRIES = 30
 
@@ -72,15 +72,15 @@ class VerificationHandler(JobHandler):
             check = self._look(entry, entry.verification.until, fields)
             if isinstance(check, Later):
                 return check
-            if not self._judge(entry, fence, check, int(fields.get("checks", 0)) + 1):
+            verdict = self._judge(entry, fence, check, int(fields.get("checks", 0)) + 1)
+            if verdict is None:
                 return _ENDED
-            verdict = check.verdict
-        after = self._after(entry, verdict, fields, fence)
-        if isinstance(after, Done):
-            after = self._follow_up_grant(entry, fields)
-        if isinstance(after, Done) and not naming.is_rollback(id):
-            self._report_verdict(id)
-        return after
+        return (
+            self._after(entry, verdict, fields, fence)
+            or self._report_verdict(entry, fields)
+            or self._follow_up_grant(entry, fields)
+            or _ENDED
+        )
 
     def handle_error(self, id: str, fields: Fields, failure: JobFailure) -> Done | Later:
         """Retry for half an hour."""
@@ -96,25 +96,42 @@ class VerificationHandler(JobHandler):
             self._judge(entry, fence, check, entry.verification.checks)
         return _ENDED
 
-    def _follow_up_grant(self, entry: ExecutionEntry, fields: Fields) -> Done | Later:
+    def _follow_up_grant(self, entry: ExecutionEntry, fields: Fields) -> Later | None:
         """Notify people that a grant was withdrawn, or ask them for one; both at least once."""
         record = self._offers.record_after(entry)
-        if record is None:
-            return _ENDED
-        if record.ended_by != entry.id:
+        if record is not None and record.ended_by == entry.id:
+            return self._tell("on_withdraw", fields, record=record, execution=entry)
+        if record is not None:
             self._offers.offer(entry, record)
-            return _ENDED
-        tries = int(fields.get("tries", 0)) + 1
-        ctx = self._engine.act_context()
-        ctx.run_hooks("on_withdraw", record=record, execution=entry)
-        again = ctx.problems and tries <= _TRIES
-        return Later(_RETRY, {"tries": str(tries)}) if again else _ENDED
+        return None
 
-    def _report_verdict(self, id: str) -> None:
+    def _report_verdict(self, entry: ExecutionEntry, fields: Fields) -> Later | None:
         """Run the hooks that learn from verdicts; one that fails is logged, and not repeated."""
         ctx = self._engine.act_context()
-        if ctx.host.hooks("on_verdict"):
-            ctx.run_hooks("on_verdict", execution=self._engine.store.executions.get(id))
+        is_over = naming.is_rollback(entry.id) or "reported" in fields
+        if is_over or not ctx.host.hooks("on_verdict"):
+            return None
+        ctx.run_hooks("on_verdict", execution=self._engine.store.executions.get(entry.id))
+        # Noted if something follows that may be repeated.
+        return Later(0, {"reported": "1"}, fields.get("queue")) if entry.counted_in else None
+
+    def _tell(self, name: str, fields: Fields, about: str = "", **values: Any) -> Later | None:
+        """Run a hook of each plugin until it has succeeded; None when nothing is left to do.
+
+        What has succeeded is noted before anything else is done, so that it is not repeated.
+        """
+        ctx, counts = self._engine.act_context(), {}
+        for hook in ctx.host.hooks(name):
+            field = f"{name}:{about}:{hook.plugin_id}"
+            tries, problems = int(fields.get(field, 0)), len(ctx.problems)
+            if tries <= _TRIES:
+                ctx.hook(hook, **values)
+                counts[field] = tries + 1 if len(ctx.problems) > problems else _TRIES + 1
+        if not counts:
+            return None
+        wait = _RETRY if min(counts.values()) <= _TRIES else 0
+        noted = {field: str(count) for field, count in counts.items()}
+        return Later(wait, noted, fields.get("queue"))
 
     def _check(self, entry: ExecutionEntry) -> EffectCheck:
         action = self._action(entry)
@@ -136,13 +153,15 @@ class VerificationHandler(JobHandler):
             return check
         return weigh_check(check, plan, until, self._engine.store.clock.now(), fields)
 
-    def _judge(self, entry: ExecutionEntry, fence: Fence, check: EffectCheck, checks: int) -> bool:
-        """Record the verdict, and create or lift the hold."""
+    def _judge(
+        self, entry: ExecutionEntry, fence: Fence, check: EffectCheck, checks: int
+    ) -> EffectName | None:
+        """Record the verdict, create or lift the hold, and return the verdict that counts."""
         hold = self._hold(entry, check.verdict)
         verdict = self._holds.judge(entry.id, fence, check.verdict, check.evidence, checks, hold)
         if verdict:
             log.info("%s: %s: %s", self._engine.agent.id, entry.id, verdict)
-        return verdict is not None
+        return verdict
 
     def _hold(
         self, entry: ExecutionEntry, verdict: EffectName
@@ -170,14 +189,14 @@ class VerificationHandler(JobHandler):
 
     def _after(
         self, entry: ExecutionEntry, verdict: EffectName | None, fields: Fields, fence: Fence
-    ) -> Done | Later:
+    ) -> Done | Later | None:
         if verdict == "worse":
             return self._after_harm(entry.id, fields, fence)
         violated = entry.result is not None and entry.result.violation is not None
         in_vain = naming.is_rollback(entry.id) and verdict == "no effect"
-        return self._notify(entry, fields) if violated or in_vain else _ENDED
+        return self._notify(entry, fields) if violated or in_vain else None
 
-    def _after_harm(self, id: str, fields: Fields, fence: Fence) -> Done | Later:
+    def _after_harm(self, id: str, fields: Fields, fence: Fence) -> Done | Later | None:
         entry = self._engine.store.executions.get(id)
         if entry is None or entry.verification is None:
             return _ENDED
@@ -186,22 +205,19 @@ class VerificationHandler(JobHandler):
             done = self._compensate(entry, fence)
             if not self._record(entry, fence, done):
                 return _ENDED
-        if done.state != "rolled back":
-            return self._notify(entry, fields)
-        hold = self._holds.lasting(entry.action, entry.target)
-        if hold is not None and hold.kind == "suspended" and not fields.get("notified"):
-            # Nobody should have to wait for the check of the rollback to learn that.
-            notice = self._notify(entry, fields)
-            return Later(0.1, {"notified": "1"}) if isinstance(notice, Done) else notice
-        return _ENDED if done.restored else self._confirm_rollback(entry, done, fields, fence)
+        # Nobody should have to wait for the check of the rollback to learn of a suspension.
+        notice = self._notify(entry, fields, done.state)
+        if notice or done.state != "rolled back" or done.restored:
+            return notice
+        return self._confirm_rollback(entry, done, fields, fence)
 
     def _confirm_rollback(
         self, entry: ExecutionEntry, done: Compensation, fields: Fields, fence: Fence
-    ) -> Done | Later:
+    ) -> Later | None:
         """Check whether the harm is gone; a rollback that restored nothing suspends the action."""
         plan, now = self._plan(entry), self._engine.store.clock.now().timestamp()
         if plan is None:
-            return _ENDED
+            return None
         until = float(fields.get("restoredBy") or now + plan.within)
         check = _restoration(self._check(entry))
         if check.verdict == "effective":
@@ -213,8 +229,8 @@ class VerificationHandler(JobHandler):
             failed = done.patched({"state": "not restored", "detail": check.evidence})
             hold = NewHold("suspended")
             self._holds.record_compensation(entry.id, fence, failed, hold, check.evidence)
-            return self._notify(entry, fields)
-        return _ENDED
+            return self._notify(entry, fields, failed.state)
+        return None
 
     def _compensate(self, entry: ExecutionEntry, fence: Fence) -> Compensation:
         action, plan = self._action(entry), self._plan(entry)
@@ -257,15 +273,15 @@ class VerificationHandler(JobHandler):
         hold = self._new_hold("rolled back", entry)
         return self._holds.record_compensation(entry.id, fence, done, hold, evidence)
 
-    def _notify(self, entry: ExecutionEntry, fields: Fields) -> Done | Later:
-        """Notify people that the action is suspended, at least once."""
+    def _notify(self, entry: ExecutionEntry, fields: Fields, about: str = "") -> Later | None:
+        """Notify people that the action is suspended, if it is; *about* says what has become of it.
+
+        For each of these they are notified at least once.
+        """
         hold = self._holds.get(entry.action, entry.target)
-        tries = int(fields.get("tries", 0)) + 1
-        if hold is None or hold.kind != "suspended" or tries > _TRIES:
-            return _ENDED
-        ctx = self._engine.act_context()
-        ctx.run_hooks("on_suspend", hold=hold, execution=entry)
-        return Later(_RETRY, {"tries": str(tries)}) if ctx.problems else _ENDED
+        if hold is None or hold.kind != "suspended":
+            return None
+        return self._tell("on_suspend", fields, about, hold=hold, execution=entry)
 
     def _step(self, id: str) -> ProcedureStep | None:
         """The step of a procedure that an execution belongs to, by its name or its approval."""
