@@ -651,6 +651,22 @@ def test_a_plugin_that_cannot_tell_of_a_suspension_does_not_make_others_repeat_i
     assert lab.client.keys(f"{JOB}*") == []
 
 
+def test_a_verification_that_always_fails_ends_as_one_that_cannot_tell() -> None:
+    lab = Patient("effective").lab(verification={ACTION: {"sustained": 60}})
+    result = lab.run()
+    job = f"{JOB}{execution_of(lab, result).id}"
+    for _ in range(31):
+        assert verdict_of(lab, result) is None
+        lab.client.hset(job, "wellSince", "no number")
+        check(lab)
+
+    assert verdict_of(lab, result) == "cannot tell"
+    verification = execution_of(lab, result).verification
+    assert verification is not None
+    assert "could not convert string to float" in (verification.evidence or "")
+    assert not lab.client.exists(job)
+
+
 def test_an_outcome_that_was_lost_is_verified_too() -> None:
     action = Patient("effective", timeout=0.05)
     over = threading.Event()

@@ -84,15 +84,21 @@ class VerificationHandler(JobHandler):
 
     def handle_error(self, id: str, fields: Fields, failure: JobFailure) -> Done | Later:
         """Retry for half an hour."""
-        return _ENDED if failure.errors > _TRIES else Later(_RETRY)
+        if failure.errors <= _TRIES:
+            return Later(_RETRY)
+        return self._end(id, failure.fence, f"it could not be checked: {failure.reason}")
 
     def give_up(self, id: str, stuck: StuckJob) -> Done:
-        """End an open verification without a verdict."""
+        """End an open verification: no worker could check."""
+        fence = Fence(naming.verification(id), stuck.attempt, stuck.worker)
+        where = f" of queue {stuck.queue!r}" if stuck.queue else ""
+        return self._end(id, fence, f"no worker{where} could check it")
+
+    def _end(self, id: str, fence: Fence, reason: str) -> Done:
+        """End the job; if there is no verdict yet, it is that nobody can tell."""
         entry = self._engine.store.executions.get(id)
         if entry is not None and entry.verification and entry.verification.verdict is None:
-            fence = Fence(naming.verification(id), stuck.attempt, stuck.worker)
-            where = f" of queue {stuck.queue!r}" if stuck.queue else ""
-            check = EffectCheck("cannot tell", f"no worker{where} could check it")
+            check = EffectCheck("cannot tell", reason)
             self._judge(entry, fence, check, entry.verification.checks)
         return _ENDED
 
