@@ -37,6 +37,7 @@ from boyd.testing import Lab
 from kit import Recorder, call_result, choice, chooses, overdue, person, plugin
 
 JOB = "boyd:{test}:verify:"
+HOLDS = "boyd:{test}:holds"
 ACTION = "p:do"
 
 
@@ -420,6 +421,27 @@ def test_an_action_without_effect_may_be_repeated_when_its_symptom_comes_back() 
     action.anomalies = hot
     lab.run()
     assert len(action.recorder.calls) == 2
+
+
+@pytest.mark.parametrize(("others", "end"), [(2500, 1), (200, 2**42), (2500, 2**42)])
+def test_a_hold_ends_with_its_symptom_however_many_others_there_are(
+    others: int, end: float
+) -> None:
+    action = Patient("no effect")
+    action.anomalies = [Anomaly(type="hot", description="90 degrees", severity="high")]
+    lab = action.lab(verification={ACTION: {"within": 5}})
+    lab.run()
+    check(lab)
+    [hold] = lab.store.holds.all()
+    lab.client.zadd(HOLDS, {f"p:do:web-{n}": end for n in range(others)})
+    lab.client.zadd(HOLDS, {f"{hold.action}:{hold.target}": 2**43})
+    action.idle = True
+    action.anomalies = []
+    for _ in range(others // 1000 + 1 if end > 1 else 1):
+        lab.run()
+
+    assert lab.client.zscore(HOLDS, "p:do:") is None
+    assert lab.store.holds.all() == []
 
 
 def test_anomalies_of_others_do_not_change_the_situation_of_a_plugin() -> None:

@@ -15,7 +15,11 @@ local have = owns_phase(iteration, n, epoch, 'orient', worker)
 if not have then
   return {'stale'}
 end
-local latest, held = read_symptoms(), redis.call('ZRANGE', held_actions, 0, 99)
+local latest, lasting = read_symptoms(), redis.call('ZRANGEBYSCORE', held_actions, now_ms(), '+inf')
+-- In turn, if there are more than Redis can look at in a few milliseconds.
+local MOST = 1000
+local first = n % math.max(1, math.ceil(#lasting / MOST)) * MOST
+local held = {unpack(lasting, first + 1, math.min(first + MOST, #lasting))}
 expect(due, 'zset')
 -- First, as this is the key that was not read: if it is of another kind, nothing is changed.
 store(observers_health, cjson.decode(health))
