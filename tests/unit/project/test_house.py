@@ -115,7 +115,7 @@ LIBRARY = {
     "replay: constants of observers in tables, classes and helpers": 39,
     "replay: what observers name in objects, attributes, defaults and decorators": 158,
     "harm that stands if no later check can tell": 13,
-    "holds that end with their symptoms, however many there are": 4,
+    "holds that end with their symptoms, however many there are": 5,
     "answers of plugins without end, slips that errors name, times that no clock can add": 73,
     "an archive whose file or tables are replaced while it runs, damaged records": 31,
     "an archive that continues where its database was lost, and counts what it has copied": 28,
