@@ -233,7 +233,7 @@ def read_body(model: type[Model], optional: bool) -> Model | None:
         raise HttpProblem("malformed-json", "the request has no body; a JSON object is needed")
     read_json(text)
     try:
-        return model.model_validate_json(text, by_alias=True, by_name=False)
+        return model.model_validate_json(intake.to_utf8(text), by_alias=True, by_name=False)
     except ValidationError as error:
         raise invalid(error) from None
 

@@ -17,6 +17,7 @@ from boyd.intake.request import (
     IntakeUnready,
     NotJson,
     read_json,
+    to_utf8,
 )
 
 __all__ = [
@@ -34,4 +35,5 @@ __all__ = [
     "parse",
     "parse_declared",
     "read_json",
+    "to_utf8",
 ]

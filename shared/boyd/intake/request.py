@@ -83,7 +83,7 @@ def read_json(body: bytes | str, most: int = MAX_VALUES) -> Any:
         NotJson: it is not JSON, or an object has a duplicate field.
         BadIntake: it has too many values, or cannot be stored.
     """
-    body = _utf8(body)
+    body = to_utf8(body)
     try:
         check_values(body, most)
     except TooManyValues as error:
@@ -99,7 +99,7 @@ def read_json(body: bytes | str, most: int = MAX_VALUES) -> Any:
     return value
 
 
-def _utf8(body: bytes | str) -> bytes | str:
+def to_utf8(body: bytes | str) -> bytes | str:
     """The text in UTF-8 without a byte order mark; with one it may be in UTF-16.
 
     Raises:

@@ -42,6 +42,15 @@ def test_malformed_json_is_refused_and_does_nothing(site: Site, body: bytes) -> 
     assert nothing_happened(site)
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_body_may_begin_with_a_byte_order_mark(site: Site, encoding: str) -> None:
+    body = '{"reason": "Wartung für später"}'.encode(encoding)
+    answer = site.post(PAUSE, data=body, content_type="application/json")
+
+    assert answer.status_code == 200
+    assert site.lab.store.loop_control.status().paused == "Wartung für später (by alice)"
+
+
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "a/json", ""])
 def test_a_body_of_another_type_is_refused(site: Site, kind: str) -> None:
     answer = site.post(PAUSE, data=b'{"reason": "x"}', content_type=kind)
