@@ -128,6 +128,11 @@ def _fail() -> None:
     raise OSError("broken")
 
 
+def due(fleet: Fleet) -> list[str]:
+    """The names of the jobs that wait for something."""
+    return [str(name) for name in fleet.lab.client.zrange("boyd:{test}:due", 0, -1)]
+
+
 def wave(record: ProcedureRecord) -> WaveProgress:
     """The progress of the first step."""
     progress = record.progress[0].wave
@@ -422,6 +427,24 @@ def test_a_target_beyond_the_budget_asks_a_person_and_a_denial_counts_as_a_failu
     fleet.lab.resolver.answer(item.id, "approved", BOB)
     assert fleet.go_on().state == "succeeded"
     assert fleet.done == ["web-1", "web-1 "]
+
+
+def test_a_target_whose_approval_cannot_be_read_fails_after_some_attempts() -> None:
+    fleet = Fleet()
+    budget = Budget(limit=1, window=3600)
+    fleet.start(["web-1", "web-1 "], at_once=1, settings={"budget": budget, "target": None})
+    item = pending_item(fleet.lab)
+    fleet.lab.client.hset(f"boyd:{{test}}:approval:{item.id}", "decision", "{")
+    [target] = [name for name in due(fleet) if name.startswith("target:")]
+    for _ in range(6):
+        overdue(fleet.lab, target)
+        assert target in due(fleet)
+    overdue(fleet.lab, target)
+    record = fleet.go_on()
+
+    assert record.state == "stopped"
+    assert f"web-1 : UnreadableRecord: approval {item.id} cannot be read" in (record.reason or "")
+    assert target not in due(fleet)
 
 
 def test_the_approval_covers_the_list_of_targets() -> None:

@@ -37,7 +37,7 @@ _HALTS = ("frozen", "revoked", "closed")
 _OVER = Done("succeeded", 0.0)
 #: Seconds between two checks of an approval, which wakes the target anyway.
 _RECHECK = 300.0
-#: Seconds between attempts after an unexpected error, and their number.
+#: Seconds between attempts after an unexpected error, and their number: to go on, then to end it.
 _RETRY, _TRIES = 10.0, 3
 #: The ends of targets in the middle of something whose workers were lost again and again.
 _GIVEN_UP: dict[TargetState, TargetState] = {
@@ -259,9 +259,14 @@ class _Target:
 
     # The record
 
-    def give_up(self, reason: str) -> Done | Later:
-        """End it after no worker took it, or each was lost; what the ledger knows stands."""
+    def give_up(self, reason: str, ask: bool = True) -> Done | Later:
+        """End it after no worker took it, or each was lost; what the ledger knows stands.
+
+        Unless *ask*: ledger and approval could not be asked, so nobody knows what was done.
+        """
         state = self._target.state
+        if not ask and state in _GIVEN_UP:
+            return self._end("unknown" if state == "running" else _GIVEN_UP[state], reason)
         ledger = self._engine.store.executions
         if state == "running" and (result := ledger.settle(self._execution)):
             return self._take(result, self._execution)
@@ -298,15 +303,19 @@ class TargetHandler(JobHandler):
         return self._engine.longest_action_limit()
 
     def perform(self, id: str, fields: Fields, fence: Fence, retry: bool) -> Done | Later:
-        """Make the next move."""
-        target = self._target(id, fence, fields)
-        if target and int(fields.get(ERRORS, 0)) >= _TRIES:
-            return target.give_up(fields["error"])
-        return target.run() if target else _OVER
+        """Make the next move; after too many errors end the target, at last without asking."""
+        target, errors = self._target(id, fence, fields), int(fields.get(ERRORS, 0))
+        if target is None:
+            return _OVER
+        if errors < _TRIES:
+            return target.run()
+        return target.give_up(fields["error"], ask=errors < 2 * _TRIES)
 
     def handle_error(self, id: str, fields: Fields, failure: JobFailure) -> Done | Later:
-        """Retry a few times, then end the target."""
-        return Later(_RETRY, {"error": failure.reason})
+        """Retry a few times, then end the target; leave it if that cannot even be recorded."""
+        if failure.errors < 3 * _TRIES:
+            return Later(_RETRY, {"error": failure.reason})
+        return Done("failed", 0.0)
 
     def give_up(self, id: str, stuck: StuckJob) -> Done | Later:
         """End the target, unless it is over or goes on by itself."""
