@@ -157,11 +157,26 @@ def rotate(
     old = keys_by_id[resolve_prefix("key", key_id, list(keys_by_id))]
     same = {"name", "principal", "person", "scopes", "groups", "agents", "may"}
     new = _create(access, api, old.model_dump(include=same), expires)
-    if at_once:
-        _revoke(access, api, old.id)
     _print(form, new)
-    left = f"revoke the old key later: `{output.command_name()} keys revoke {old.id}`"
-    output.note(f"the old key {old.id} is revoked" if at_once else left)
+    if at_once:
+        _revoke_rotated(access, api, old.id, new.id)
+        output.note(f"the old key {old.id} is revoked")
+    else:
+        output.note(f"revoke the old key later: {_revocation(old.id)}")
+
+
+def _revoke_rotated(access: CommandAccess, api: Api | None, old: str, new: str) -> None:
+    """Revoke the key *old*; if that fails, say what is left to do, since *new* is in force."""
+    try:
+        _revoke(access, api, old)
+    except Exception:
+        output.note(f"the new key {new} is valid, but the old key was not revoked; once the")
+        output.note(f"following is mended, revoke it: {_revocation(old)}")
+        raise
+
+
+def _revocation(key_id: str) -> str:
+    return f"`{output.command_name()} keys revoke {key_id}`"
 
 
 @keys.command()
