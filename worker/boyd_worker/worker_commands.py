@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from functools import partial
 from types import FrameType
 
@@ -57,13 +58,15 @@ class _Group:
         child = subprocess.Popen(command, preexec_fn=follow)  # noqa: S603 - our own arguments
         self._children[child.pid] = child
         if self._ended_by is not None:  # meanwhile
-            child.send_signal(self._ended_by)
+            _send_signal(child.pid, self._ended_by)
 
     def wait(self) -> int:
         status = 0
         while self._children:
             pid, raw = os.wait()
-            child = self._children.pop(pid)
+            child = self._children.pop(pid, None)
+            if child is None:  # an orphan: process 1 of a container adopts them
+                continue
             child.returncode = os.waitstatus_to_exitcode(raw)
             if child.returncode != 0 and status == 0:
                 status = child.returncode if child.returncode > 0 else 128 - child.returncode
@@ -72,8 +75,14 @@ class _Group:
 
     def _pass_on(self, number: int, _: FrameType | None = None) -> None:
         self._ended_by = number
-        for child in list(self._children.values()):
-            child.send_signal(number)
+        for pid in list(self._children):
+            _send_signal(pid, number)
+
+
+def _send_signal(pid: int, number: int) -> None:
+    """Signal a child, whose exit status stays there for `wait`: `Popen.send_signal` may take it."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
 
 
 log = logging.getLogger("boyd.worker")

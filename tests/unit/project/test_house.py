@@ -66,6 +66,7 @@ KERNEL = {
     "observations without a time, which bear that of Redis": 9,
     "errors of a job, counted in a row, and of one item of a sweep": 47,
     "notices of a verification, of which each may fail alone": 22,
+    "a worker of several brokers: signals while a process ends, orphans that it adopts": 9,
 }
 LIBRARY = {
     "the library without its guests": 66_000,
