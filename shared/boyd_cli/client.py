@@ -72,8 +72,8 @@ class _Clock(Model):
 class Client:
     """A connection to the API of a deployment, or to one of its agents.
 
-    Requests raise `ApiProblem` if they are refused or the answer is not valid, and `ApiUnavailable`
-    if the API does not answer.
+    Requests raise `ApiProblem` if they are refused or the answer is not valid, `ApiUnavailable` if
+    the API does not answer, and `ValueError` if a body has what JSON cannot hold, such as NaN.
 
     Attributes:
         url: of the API.
@@ -228,6 +228,8 @@ class Client:
         while True:
             try:
                 answer = send()
+            except requests.exceptions.InvalidJSONError as error:
+                raise ValueError(f"the body cannot be sent as JSON: {error}") from None
             except requests.RequestException as error:
                 dropped += 1
                 if method == "DELETE" or dropped > RETRIES or not _was_dropped(error):

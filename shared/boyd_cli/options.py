@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+import math
 import os
 import re
 import sys
@@ -15,7 +16,7 @@ from typing import Any
 
 import click
 
-from boyd.models import utc_now
+from boyd.models import unstorable, utc_now
 from boyd.settings.process_settings import Settings, load_settings
 from boyd.settings.validation import nearest
 from boyd.text.formatting import UNITS, parse_moment
@@ -101,6 +102,15 @@ class Number(click.FloatRange):
 
     name = "number"
 
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Parse a number; NaN and infinity, which JSON cannot hold, are refused."""
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number", param, ctx)
+        return number
+
 
 def recording_options(jobs: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Options of commands that replay: `records`, `observations`, and `jobs` with that help."""
@@ -166,13 +176,28 @@ def words_option(
     return click.option(*names, multiple=True, callback=split, shell_complete=complete, **options)
 
 
+def parse_json(text: str | bytes) -> Any:
+    """Parse JSON that the API takes; bytes in any encoding, with or without its mark.
+
+    Raises:
+        ValueError: it is not JSON, has a number that JSON cannot hold, or nests too deeply.
+    """
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise ValueError("it nests too deeply") from None
+    flaw = unstorable(value)
+    if flaw:
+        raise ValueError(flaw)
+    return value
+
+
 def _object(_ctx: click.Context, param: click.Parameter, value: str | None) -> dict[str, Any]:
     """Parse a JSON object; `-` reads standard input."""
     if value is None:
         return {}
     try:
-        # As bytes, of which any encoding with or without its mark is understood.
-        parsed = json.loads(sys.stdin.buffer.read() if value == "-" else value)
+        parsed = parse_json(sys.stdin.buffer.read() if value == "-" else value)
     except ValueError as error:
         raise click.BadParameter(f"not JSON: {error}", param=param) from None
     if not isinstance(parsed, dict):
@@ -204,7 +229,7 @@ def _pairs(_ctx: click.Context, param: click.Parameter, values: tuple[str, ...])
         if not sign or not name:
             raise click.BadParameter(f"{text!r} is not NAME=VALUE", param=param)
         try:
-            pairs[name] = json.loads(value)
+            pairs[name] = parse_json(value)
         except ValueError:
             pairs[name] = value
         if not isinstance(pairs[name], str):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -116,6 +117,11 @@ def test_it_is_not_sent_for_ever(server: Server, client: Client) -> None:
     with pytest.raises(ApiUnavailable, match="the connection was lost; start it with"):
         client.get("/state", Said)
     assert server.answers == []
+
+
+def test_a_body_with_what_json_lacks_is_not_taken_for_an_outage(client: Client) -> None:
+    with pytest.raises(ValueError, match="cannot be sent as JSON"):
+        client.post("/runs", Said, {"seconds": math.nan})
 
 
 def test_a_delete_is_not_repeated(server: Server, client: Client) -> None:
