@@ -320,16 +320,22 @@ def resolve_prefix(noun: str, beginning: str, ids: Iterable[str]) -> str:
     if len(matches) > 1:
         some = ", ".join(id[: SHORT + 4] for id in matches[:5])
         more = ", …" if len(matches) > 5 else ""
-        stop(FAILED, f"{beginning!r} matches {len(matches)} {noun}s: {some}{more}")
+        count = len(matches)
+        stop(FAILED, f"{noun} {beginning!r} is ambiguous, {count} ids begin so: {some}{more}")
     return matches[0]
 
 
 def find_by_prefix(
-    api: Api, noun: str, prefix: str, kind: type[_I], newest: Callable[[Api], Iterable[_I]]
+    api: Api,
+    prefix: str,
+    noun: str,
+    path: str,
+    kind: type[_I],
+    newest: Callable[[Api], Iterable[_I]],
 ) -> _I:
-    """Read the item with that id, or find it among the newest by a unique prefix."""
+    """Read the item with that id below *path*, or find it among the newest by a unique prefix."""
     if len(prefix) == WHOLE:
-        return api.agent.get(f"/{noun}s/{prefix}", kind)
+        return api.agent.get(f"{path}/{prefix}", kind)
     items_by_id = {item.id: item for item in newest(api)}
     return items_by_id[resolve_prefix(noun, prefix, items_by_id)]
 

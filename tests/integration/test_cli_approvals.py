@@ -215,7 +215,7 @@ def test_an_unknown_or_ambiguous_id_is_refused(desk: Desk) -> None:
     ids = [desk.propose(f"room {number}").id for number in range(17)]
     [(digit, times)] = Counter(id[0] for id in ids).most_common(1)
     output = desk.cli("approvals", "deny", "--yes", digit, status=1)
-    assert f"{digit!r} matches {times} approvals: " in output
+    assert f"approval {digit!r} is ambiguous, {times} ids begin so: " in output
     assert sum(id[:12] in output for id in ids) == min(times, 5)
     unknown = "01234567-0123-0123-0123-0123456789ab"
     assert unknown in desk.cli("approvals", "show", unknown, status=4)

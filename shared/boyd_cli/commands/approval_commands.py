@@ -57,7 +57,8 @@ class AnswerOutcome:
 
 def find(api: Api, beginning: str) -> ApprovalItem:
     """Find an approval by a unique prefix of its id; exit with an error otherwise."""
-    return find_by_prefix(api, "approval", beginning, ApprovalItem, api_access.every_approval)
+    every = api_access.every_approval
+    return find_by_prefix(api, beginning, "approval", "/approvals", ApprovalItem, every)
 
 
 def _find_all(api: Api, beginnings: Sequence[str]) -> list[ApprovalItem]:

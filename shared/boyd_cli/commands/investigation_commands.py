@@ -238,8 +238,8 @@ def show(api: Api, investigation: str, call: int | None, form: str) -> None:
 
 def find(api: Api, prefix: str) -> Investigation:
     """Find an investigation by a unique prefix of its id; exit with an error otherwise."""
-    every = api_access.investigations
-    return find_by_prefix(api, "investigation", prefix, Investigation, every)
+    path, newest = "/investigations", api_access.investigations
+    return find_by_prefix(api, prefix, "investigation", path, Investigation, newest)
 
 
 def _show(api: Api, investigation: Investigation) -> None:

@@ -110,7 +110,7 @@ def show(api: Api, run: str, form: str) -> None:
 
 
 def _find(api: Api, prefix: str) -> Run:
-    return find_by_prefix(api, "run", prefix, Run, api_access.runs)
+    return find_by_prefix(api, prefix, "run", "/runs", Run, api_access.runs)
 
 
 def _show(api: Api, run: Run, callback: Callback | None = None) -> None:

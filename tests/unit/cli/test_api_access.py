@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import click
 import pytest
 
 from boyd.embedded.state_folder import RunningDeployment, key_file
@@ -11,7 +12,7 @@ from boyd.errors import ConfigError
 from boyd.settings.process_settings import load_settings
 from boyd.settings.traces_settings import TracesSettings
 from boyd_cli import api_access
-from boyd_cli.api_access import Api, Flags, find_api, open_api
+from boyd_cli.api_access import Api, Flags, find_api, open_api, resolve_prefix
 
 #: What was opened: URL, key and agent.
 Opened = list[tuple[str, str | None, str | None]]
@@ -162,3 +163,10 @@ def test_an_invalid_profile_is_refused_with_the_reason(
     profiles.write_text(text)
     with pytest.raises(ConfigError, match=message):
         open_api(load_settings(), Flags(profile="work"))
+
+
+def test_an_ambiguous_prefix_names_what_was_looked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(click.exceptions.Exit):
+        resolve_prefix("approval or anomaly", "a", ["ab", "ac"])
+    problem = capsys.readouterr().err
+    assert problem == "boyd: approval or anomaly 'a' is ambiguous, 2 ids begin so: ab, ac\n"
