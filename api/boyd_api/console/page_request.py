@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import logging
 import re
 import secrets
 from collections.abc import Callable, Mapping
@@ -33,6 +34,8 @@ from boyd_api.http.request_context import RequestContext
 from boyd_api.http.services import Services
 from boyd_api.routes.acknowledgement_routes import LONGEST
 from boyd_api.routes.approval_routes import ApprovalAnswer
+
+log = logging.getLogger("boyd.api")
 
 #: The path of the console, and its first page.
 BASE = "/console"
@@ -166,7 +169,11 @@ class Part(Generic[_T]):
 
 
 def read_part(read: Callable[[], _T]) -> Part[_T]:
-    """Read a part. Raises `StoreUnavailable`, without which there is no page at all."""
+    """Read a part; one that cannot be read takes only its own place.
+
+    Raises:
+        StoreUnavailable: Redis is away, and there is no page at all.
+    """
     try:
         return Part(read())
     except StoreUnavailable:
@@ -175,8 +182,9 @@ def read_part(read: Callable[[], _T]) -> Part[_T]:
         return Part(None, str(error))
     except (ArchiveUnavailable, BadCursor, TooManyMatches) as error:
         return Part(None, str(problem_of(error)))
-    except (ValidationError, ValueError, KeyError):
-        return Part(None, "what Redis holds for it cannot be read")
+    except (ValueError, KeyError):
+        log.exception("a part of the page %s cannot be read", request.path)
+        return Part(None, "the log of the API has details")
 
 
 _M = TypeVar("_M", bound=Model)

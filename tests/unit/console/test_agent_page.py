@@ -17,6 +17,7 @@ from boyd.models.responses import IterationSummary, ObserverState
 from boyd.plugin import Action
 from boyd.store import WorkerInfo
 from boyd.testing import Lab
+from boyd_api.console import charts
 from boyd_api.console.agent_page import observer_rows
 from boyd_api.console.charts import ring, strip
 from console_kit import Browser
@@ -59,6 +60,22 @@ def test_an_agent_that_has_not_looked_says_so(ann: Browser) -> None:
     assert page.title.startswith("test: idle")
     assert "It has not looked yet" in page.text
     assert "No iteration has ended yet, so no situation is known." in page.text
+
+
+def test_a_part_that_fails_leaves_the_page_and_is_in_the_log(
+    ann: Browser, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def strip_with_mistake(_: object) -> None:
+        raise KeyError("gap")
+
+    monkeypatch.setattr(charts, "strip", strip_with_mistake)
+    page = ann.get(PAGE)
+
+    assert page.status == 200
+    assert "The latest iterations cannot be read: the log of the API has details." in page.text
+    [record] = [record for record in caplog.records if record.exc_info]
+    assert f"a part of the page {PAGE} cannot be read" in record.getMessage()
+    assert "KeyError: 'gap'" in caplog.text
 
 
 def test_the_problem_what_waits_and_what_was_done_come_before_the_ring(
