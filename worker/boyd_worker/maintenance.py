@@ -42,8 +42,8 @@ class Maintenance:
         self._host = host
         self._store = host.store
         self._stopping = threading.Event()
-        #: Set from the time when this process acquires the throttle until it has swept.
-        self._sweeping = threading.Event()
+        #: Set from when this process acquires the throttle until it has swept, and by `stop`.
+        self._wake_sweeper = threading.Event()
         timing = host.settings.timing
         self._timing = timing
         self._throttle = host.store.throttle(host.agents)
@@ -68,9 +68,9 @@ class Maintenance:
     def stop(self) -> None:
         """Stop the threads and announce that this process takes no more work."""
         self._stopping.set()
-        self._sweeping.set()
+        self._wake_sweeper.set()
         for task in self._tasks:
-            if task.thread.ident is not None:  # never started
+            if task.thread.ident is not None:  # else `start` has failed before
                 task.thread.join(timeout=5)
         try:
             self._store.fleet.leave(self._host.name)
@@ -83,23 +83,25 @@ class Maintenance:
 
     def _wait_to_sweep(self) -> bool:
         # A sweep that ends after `stop` has cleared what would end this wait.
-        return not self._stopping.is_set() and self._sweeping.wait() and not self._stopping.is_set()
+        if not self._stopping.is_set():
+            self._wake_sweeper.wait()
+        return not self._stopping.is_set()
 
     def _visit(self) -> None:
         """Send the heartbeat when it is due, and try to acquire the throttle for a sweep."""
         self._recycle()
         keep_logging()
-        interval = None if self._sweeping.is_set() else self._timing.sweep
+        interval = None if self._wake_sweeper.is_set() else self._timing.sweep
         try:
             if time.monotonic() >= self._beat_at:
                 acquired = self._beat(interval)
             else:
                 acquired = interval is not None and self._throttle.acquire(interval)
         except StoreError:
-            self._sweeping.set()  # nobody may be able to acquire it
+            self._wake_sweeper.set()  # nobody may be able to acquire it
             raise
         if acquired:
-            self._sweeping.set()
+            self._wake_sweeper.set()
 
     def _beat(self, interval: float | None) -> bool:
         beat = self._throttle.beat(self._host.info(self._problem or self._host.problem()), interval)
@@ -120,7 +122,7 @@ class Maintenance:
             try:
                 self._store.seal(self._host.agents)
             finally:
-                self._sweeping.clear()
+                self._wake_sweeper.clear()
 
     def _recycle(self) -> None:
         """Restart the process when too many observers hang: their threads end only with it."""
