@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from itertools import groupby
-from typing import Literal
+from typing import Literal, get_args
 
 from flask import redirect, request
 
@@ -160,7 +160,7 @@ def agent(page: PageRequest) -> PageResult:
         ring=charts.ring(status.phase, result),
         latest=result,
         holder=_holder(status, record),
-        marks=read_part(lambda: charts.strip(store.history.summaries(_STRIP).iterations)),
+        tiles=read_part(lambda: charts.strip(store.history.summaries(_STRIP).iterations)),
         observers=read_part(lambda: _observers(page, last.value)),
         state=read_part(lambda: agent_routes.agent_state(page.ctx)),
         waiting=read_part(lambda: _waiting(page)),
@@ -180,7 +180,8 @@ def agent(page: PageRequest) -> PageResult:
         whole_freeze=freezes.get(DEPLOYMENT),
         asked=form if form in _FORMS and page.allows("admin") else "",
         reaches_all=page.key is None or not page.key.agents,
-        strip=charts,
+        outcome_words=charts.WORDS,
+        outcome_shapes=charts.SHAPES,
         SHAPES=SHAPES,
     )
 
@@ -424,9 +425,9 @@ def _sign(condition: responses.AgentCondition, agent: AgentHealth, now: datetime
     return sign(looked=looked, due=agent.entry.next_start(now))
 
 
-#: The state of an observer; `quiet`: its interval has not passed yet.
+#: The state of an observer; the one that most needs attention first.
 ObserverStanding = Literal["backs off", "fails", "never ran", "not due", "ok"]
-_ORDER: Sequence[ObserverStanding] = ("backs off", "fails", "never ran", "not due", "ok")
+_ORDER: Sequence[ObserverStanding] = get_args(ObserverStanding)
 SHAPES: dict[ObserverStanding, str] = {
     "backs off": "off",
     "fails": "failed",

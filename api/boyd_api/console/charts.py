@@ -91,11 +91,11 @@ def _longest(runs: Sequence[ObserverRun]) -> list[ObserverRun]:
 
 def _bars(result: LoopResult, observer_runs: Sequence[ObserverRun], scale: _Scale) -> Iterable[Bar]:
     failed = {(problem.id, problem.host) for problem in result.observer_errors}
-    for run in sorted(result.phase_runs, key=lambda phase_run: (phase_run.offset, phase_run.lost)):
-        yield _phase_bar(run, scale)
-        if run.phase == "observe" and run.batch is None and not run.lost:
-            for phase_run in observer_runs:
-                yield _observer_bar(phase_run, (phase_run.id, phase_run.host) in failed, scale)
+    for phase_run in sorted(result.phase_runs, key=lambda run: (run.offset, run.lost)):
+        yield _phase_bar(phase_run, scale)
+        if phase_run.phase == "observe" and phase_run.batch is None and not phase_run.lost:
+            for run in observer_runs:
+                yield _observer_bar(run, (run.id, run.host) in failed, scale)
 
 
 def _phase_bar(run: PhaseRun, scale: _Scale) -> Bar:
@@ -287,7 +287,7 @@ def _at(radius: float, degrees: float) -> str:
     return f"{CENTRE + radius * x:.2f} {CENTRE + radius * y:.2f}"
 
 
-#: The most characters of an outcome in the title of a mark.
+#: The most characters of an outcome in the title of a tile.
 _TITLE = 200
 #: Seconds, and times the usual distance, without an iteration that are cut out and named.
 _GAP, _TIMES = 60.0, 5.0
@@ -325,19 +325,19 @@ SHAPES: dict[OutcomeKind, str] = {
 
 
 def strip(newest_first: Sequence[IterationSummary]) -> list[Tile]:
-    """The marks, oldest first."""
+    """The tiles, oldest first."""
     past = newest_first[::-1]
     gaps = [_between(earlier, later) for earlier, later in pairwise(past)]
     unusual = max(_GAP, _TIMES * median(gaps)) if gaps else 0.0
     before = [0.0, *(gap if gap > unusual else 0.0 for gap in gaps)]
-    return list(map(_mark, past, before))
+    return list(map(_tile, past, before))
 
 
 def _between(earlier: IterationSummary, later: IterationSummary) -> float:
     return (later.started_at - earlier.ended_at).total_seconds()
 
 
-def _mark(summary: IterationSummary, gap: float) -> Tile:
+def _tile(summary: IterationSummary, gap: float) -> Tile:
     kind, text = outcome_kind(summary), outcome(summary)
     parts = [
         f"Iteration {summary.iteration}: {WORDS[kind]}",

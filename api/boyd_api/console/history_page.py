@@ -23,7 +23,6 @@ from boyd.models import (
 )
 from boyd.models.responses import IterationList, IterationSummary, outcome, outcome_kind
 from boyd.store.hashes import reading
-from boyd_api.console import charts
 from boyd_api.console.agent_page import read_vital_signs
 from boyd_api.console.charts import SHAPES, WIDTH, WORDS, chart
 from boyd_api.console.declared_pages import PageResult, Pages
@@ -134,7 +133,8 @@ def iteration(page: PageRequest, name: str) -> PageResult:
         trace_link=None if in_flight else trace_link(page.ctx.services.settings.traces, result),
         copied=text if len(text) <= _COPIED else "",
         kind=outcome_kind(result),
-        strip=charts,
+        outcome_words=WORDS,
+        outcome_shapes=SHAPES,
     )
 
 
