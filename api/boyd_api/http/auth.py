@@ -237,13 +237,13 @@ def _admit_key(
     services.check_reachable()
     limits = services.settings.intake if inlet else services.settings.api
     purpose = _INTAKE_LIMIT if inlet else ""
-    token = _identity(services, text) if text is not None and tokens else None
+    token_identity = _identity(services, text) if text is not None and tokens else None
     access = services.store.api_keys
     try:
-        if checked := identity or token:
+        if checked := identity or token_identity:
             admission = access.admit_identity(checked, limits.rate, limits.burst, purpose)
-            if token is not None:
-                services.note_name(token)
+            if token_identity is not None:
+                services.note_name(token_identity)
         else:
             admission = access.admit(text, limits.rate, limits.burst, purpose)
     except StoreUnavailable as error:

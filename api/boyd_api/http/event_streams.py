@@ -104,8 +104,8 @@ class EventStream:
 
     Attributes:
         last: the id of the event sent last.
-        key_id: the key that opened it, if one was needed.
-        is_valid: tells if a key is still valid.
+        key_id: of the key or identity that opened it, if one was needed.
+        is_valid: tells if the key or identity is still valid.
     """
 
     feed: EventFeed

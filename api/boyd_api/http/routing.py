@@ -27,8 +27,8 @@ from boyd.models import Model, Scope
 
 BASE = "/api/v0"
 
-#: Scope of a route. `agent`: one agent, also below `/agents/{agentId}`. `visible`: the agents that
-#: the key may see. `deployment`: all agents, so a key that is limited to some is refused.
+#: The agents that a route concerns. `agent`: one, also below `/agents/{agentId}`. `visible`: those
+#: that the key may see. `deployment`: all, so a key that is limited to some is refused.
 Reach = Literal["agent", "visible", "deployment"]
 
 #: The status of a response, or all statuses that are not listed.
