@@ -130,16 +130,13 @@ class Isolation:
         return run
 
 
-def observe(request: str) -> str:
-    """Run one observer in this process and return its observations."""
-    return _observe(json.loads(request))
-
-
-def _observe(request: dict[str, Any]) -> str:
+def observe(text: str) -> str:
+    """Run the observer of a request in this process and return its observations."""
     from boyd.agent import load_agents
     from boyd.plugin import Context
     from boyd.store import Store, connect
 
+    request = json.loads(text)
     settings = Settings.model_validate_json(request["settings"])
     use_reader(SecretReader(settings.secrets))
     agent = load_agents(settings.agents)[request["agent"]]
