@@ -105,22 +105,23 @@ def due(
     mode = ctx.agent.settings.mode
     observers = list(ctx.host.observers.values())
     if mode != "manual":
-        observers = [o for o in observers if not _backs_off(ctx, o, health.get(o.id), now)]
+        observers = [o for o in observers if not _report_backoff(ctx, o, health.get(o.id), now)]
     if mode != "continuous":
         return observers
     rhythm = _Rhythm(ctx.agent.settings.ticks, now.timestamp(), tick)
     ctx.not_due = [
         NotDue(id=o.id, due_at=datetime.fromtimestamp(at, UTC))
         for o in observers
-        if (at := rhythm.due_at(o, last_runs.get(o.id))) is not None
+        if (at := rhythm.due_later(o, last_runs.get(o.id))) is not None
     ]
     later = {item.id for item in ctx.not_due}
     return [o for o in observers if o.id not in later]
 
 
-def _backs_off(
+def _report_backoff(
     ctx: PhaseContext, observer: Observer, health: ObserverHealth | None, now: datetime
 ) -> bool:
+    """Report an observer that backs off; False for any other."""
     until = health.backoff_until if health else None
     # A longer pause was set before the clock of Redis stepped back.
     if until is None or not timedelta() < until - now <= timedelta(seconds=BACKOFF_LIMIT):
@@ -141,8 +142,8 @@ class _Rhythm:
     now: float
     tick: bool
 
-    def due_at(self, observer: Observer, last: float | None) -> float | None:
-        """Return the next due time of *observer*, which last ran at *last*, or None if due now."""
+    def due_later(self, observer: Observer, last: float | None) -> float | None:
+        """The time at which *observer*, which last ran at *last*, is due; None if it is due now."""
         # A run that lies ahead is from before the clock of Redis stepped back.
         if last is None or last > self.now or not observer.interval:
             return None
@@ -187,7 +188,7 @@ class _Planning:
             (observer, queue, shard)
             for observer in observers
             for queue, shard in self._places(observer, shards.get(observer.id, []))
-            if self._check_served(observer, queue)
+            if self._fail_unless_served(observer, queue)
         ]
         tasks = [
             (observer, queue, ObserverTask(index=index, observer=observer.id, shard=_json(shard)))
@@ -219,7 +220,7 @@ class _Planning:
                 self._fail(observer, describe(outcome.error))
         return shards
 
-    def _check_served(self, observer: Observer, queue: str) -> bool:
+    def _fail_unless_served(self, observer: Observer, queue: str) -> bool:
         if self._fleet.serving(queue):
             return True
         reason = f"no live worker consumes queue {queue!r}; start one with -Q {queue}"
