@@ -357,7 +357,7 @@ def load_settings(flags: Mapping[str, Any] | None = None, file: Path | None = No
     Raises:
         ConfigError: a value is invalid, or a name is unknown.
     """
-    _drop_carriage_returns()
+    _trim_environment()
     _read_secret_files()
     _check_environment()
     model = settings_model()
@@ -404,11 +404,11 @@ def _merge(base: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _drop_carriage_returns() -> None:
-    """Take from values what lines of Windows end with: a secret with it differs from others."""
+def _trim_environment() -> None:
+    """Trim our variables: with lines of Windows, their files leave a carriage return at the end."""
     for name, value in os.environ.items():
-        if name.startswith(PREFIX) and value.endswith("\r"):
-            os.environ[name] = value.rstrip("\r")
+        if name.startswith(PREFIX):
+            os.environ[name] = value.strip()
 
 
 def _read_secret_files() -> None:
@@ -428,14 +428,11 @@ def _read_secret_files() -> None:
 
 def _check_environment() -> None:
     names = [*environment_names(), *OTHER_VARIABLES]
-    for name, value in list(os.environ.items()):
+    for name in os.environ:
         if name.startswith(PREFIX) and name not in names:
             near = difflib.get_close_matches(name, names, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise ConfigError(f"unknown environment variable {name}{hint}")
-        if name in names:
-            # Files of variables with lines of Windows leave a carriage return at the end.
-            os.environ[name] = value.strip()
 
 
 def environment_names() -> list[str]:
