@@ -99,12 +99,12 @@ def test_a_database_without_an_encoding_finds_every_name(postgresql_server: Post
 
 
 def test_an_action_without_a_target_belongs_to_the_problem_that_it_was_for(past: Archive) -> None:
-    asked = ActionResult(
+    approval_request = ActionResult(
         action="k8s:restart", success=False, duration=0, error=APPROVAL_REQUIRED, waits_for="a1"
     )
     ran = ActionResult(action="scratch:clean", success=True, duration=5)
     iterations = [
-        iteration(1, 1, problem()).patched({"action_results": [asked]}),
+        iteration(1, 1, problem()).patched({"action_results": [approval_request]}),
         iteration(2, 2, problem()).patched({"action_results": [ran]}),
         iteration(3, 3, problem("web-4")).patched({"action_results": [ran]}),
         iteration(4, 4),
@@ -121,9 +121,7 @@ def test_an_action_without_a_target_belongs_to_the_problem_that_it_was_for(past:
     assert [event.ref for event in incident.of_kind("approval")] == ["a1"]
 
 
-def test_what_was_done_by_an_action_without_a_target_is_told_with_its_undoing(
-    past: Archive,
-) -> None:
+def test_an_action_without_a_target_is_told_with_its_undoing(past: Archive) -> None:
     ran = ActionResult(action="k8s:scale", success=True, duration=5)
     scale = execution("loop:1", 2, verdict="worse", action="k8s:scale", target="")
     undo = execution("rollback:loop:1", 4, action="k8s:scale", target="", verdict="effective")
