@@ -21,6 +21,7 @@ from harness import Deployment, wait_until
 pytestmark = pytest.mark.real
 
 AGENT = "agents.queue:agent"
+TICKING = "agents.traced:ticking"
 
 
 @pytest.fixture(scope="module")
@@ -189,3 +190,44 @@ def test_a_busy_database_only_delays_it(deployment: Deployment, tmp_path: Path) 
     deployment.store.client.flushall()
 
     assert archive_ids(deployment, sqlite(tmp_path)) == ids[::-1]
+
+
+def test_beat_ticks_while_the_archive_in_its_process_waits_for_a_busy_database(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    deployment.environment["BOYD_ARCHIVE_URL"] = sqlite(tmp_path)
+    deployment.worker("worker", TICKING)
+    deployment.start("beat", "beat", "--agent", TICKING, "--also", "archive")
+    history = deployment.agent("ticking").history
+    wait_until(lambda: history.get(1), 30)
+    wait_for_copy(deployment)
+    with sqlite3.connect(tmp_path / "archive.db", isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+        last = deployment.agent("ticking").loop_control.status().iteration + 10
+        wait_until(lambda: history.get(last), 30)
+        other.execute("ROLLBACK")
+    wait_for_copy(deployment)
+    assert deployment.stop("beat") == 0
+    deployment.store.client.flushall()
+
+    past = MergedHistory(deployment.agent("ticking"), ArchiveAccess(sqlite(tmp_path)))
+    assert past.get(str(last)) is not None
+
+
+@pytest.mark.long
+def test_beat_ticks_and_drains_while_a_statement_of_its_archive_never_ends(
+    server: PostgreSQL, deployment: Deployment
+) -> None:
+    server.empty()
+    deployment.environment["BOYD_ARCHIVE_URL"] = server.url
+    deployment.worker("worker", TICKING)
+    deployment.start("beat", "beat", "--agent", TICKING, "--also", "archive")
+    wait_for_copy(deployment)
+    history = deployment.agent("ticking").history
+    server.pause()
+    try:
+        last = deployment.agent("ticking").loop_control.status().iteration + 20
+        wait_until(lambda: history.get(last), 60)
+        assert deployment.stop("beat") == 0
+    finally:
+        server.pause(signal.SIGCONT)

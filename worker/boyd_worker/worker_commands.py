@@ -19,11 +19,13 @@ import click
 
 from boyd.embedded.state_folder import with_redis
 from boyd.errors import ConfigError
+from boyd.export.work_follower import run_beside
 from boyd.sandbox.subprocess_call import follow_parent
 from boyd.settings.logs import clean_prints, setup_logging
 from boyd.settings.process_settings import Settings
 from boyd.text import queues
 from boyd_cli import end
+from boyd_cli.commands.export_commands import FOLLOWERS
 from boyd_cli.options import Whole, agents_option, settings_options, with_agents
 
 #: Signals that are passed on; a terminal sends its own to all of them.
@@ -141,8 +143,14 @@ def worker(
 
 @click.command()
 @agents_option
+@click.option(
+    "--also",
+    type=click.Choice(list(FOLLOWERS)),
+    multiple=True,
+    help="Run this command in a thread of this process, too; may be repeated.",
+)
 @settings_options
-def beat(settings: Settings, agents: tuple[str, ...]) -> None:
+def beat(settings: Settings, agents: tuple[str, ...], also: tuple[str, ...]) -> None:
     """Tick at the interval of each continuous agent until SIGTERM; several may run."""
     from boyd_worker.agent_host import AgentHost
     from boyd_worker.beat import run_beat
@@ -150,4 +158,8 @@ def beat(settings: Settings, agents: tuple[str, ...]) -> None:
     settings = with_redis(with_agents(settings, agents))
     setup_logging(settings.log_level, settings.log_format)
     clean_prints()
-    end(run_beat(AgentHost(settings, "beat")))
+    followers = [FOLLOWERS[name](settings) for name in also]
+    host = AgentHost(settings, "beat")
+    with run_beside(followers):
+        status = run_beat(host)
+    end(status)

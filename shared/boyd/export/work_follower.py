@@ -11,8 +11,9 @@ import socket
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Generic, TypeVar
 
 from boyd.errors import BoydError, StoreError
 from boyd.models import Event, from_ms
@@ -34,6 +35,8 @@ ANNOUNCE = 2.0
 #: Seconds until a failed round is tried again: doubled from the first to the last while none of
 #: them copies anything.
 RETRY = (1.0, 30.0)
+#: Most seconds to wait for the end of a follower that was stopped.
+STOP = 3.0
 
 
 def process_name() -> str:
@@ -44,7 +47,7 @@ def process_name() -> str:
 class WorkFollower(ABC, Generic[_S]):
     """Follows the ended work of all agents."""
 
-    #: What a round may fail with, to be tried again.
+    #: What a round may fail with; anything else is logged with its traceback.
     failures: tuple[type[BoydError], ...] = (StoreError,)
 
     def __init__(self, store: Store, announcing: Store, status: _S, log: logging.Logger) -> None:
@@ -52,6 +55,7 @@ class WorkFollower(ABC, Generic[_S]):
         self._store = store
         self._announcing = announcing
         self._log = log
+        self._name = log.name.rpartition(".")[2]
         self._stopping = threading.Event()
         self._status_lock = threading.Lock()
         self._status = status
@@ -95,7 +99,7 @@ class WorkFollower(ABC, Generic[_S]):
             try:
                 self._round()
                 pause = RETRY[0]
-            except self.failures as error:
+            except Exception as error:  # noqa: BLE001 - in a thread, none would start it again
                 self._record_failure(error)
                 if self.progress > before:  # it answers between its failures
                     pause = RETRY[0]
@@ -111,7 +115,7 @@ class WorkFollower(ABC, Generic[_S]):
         else:
             self._follow()
         if self._status.down_since is not None:
-            self._log.warning("it works again")
+            self._log.warning("%s: it works again", self._name)
         self._report(copied_at=began, down_since=None, error=None, copied=self.progress)
         self._after_round()
 
@@ -146,10 +150,14 @@ class WorkFollower(ABC, Generic[_S]):
 
     def _record_failure(self, error: Exception) -> None:
         self._look_at = 0.0  # afterwards everything is compared again
+        is_bug = not isinstance(error, self.failures)
+        # Its own text may show what it was working on; the log masks secrets.
+        reason = f"an unexpected {type(error).__name__}, see its log" if is_bug else str(error)
         if self._status.error is None:
-            self._log.error("%s; nothing is lost while Redis keeps it; trying again", error)
+            text = "%s: %s; nothing is lost while Redis keeps it; trying again"
+            self._log.error(text, self._name, reason, exc_info=is_bug)
         since = self._status.down_since or self._store.clock.now()
-        self._report(down_since=since, error=str(error), copied=self.progress)
+        self._report(down_since=since, error=reason, copied=self.progress)
 
     def _report(self, **changes: object) -> None:
         with self._status_lock:
@@ -163,9 +171,24 @@ class WorkFollower(ABC, Generic[_S]):
             try:
                 self._say(self._status)
             except StoreError as error:
-                self._log.debug("the state could not be announced: %s", error)
+                self._log.debug("%s: the state could not be announced: %s", self._name, error)
             if self._stopping.wait(ANNOUNCE):
                 return
+
+
+@contextmanager
+def run_beside(followers: Sequence[WorkFollower[Any]]) -> Iterator[None]:
+    """Run *followers* in threads of their own during the block, and stop them at its end."""
+    threads = [threading.Thread(target=it.run, daemon=True) for it in followers]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        for follower in followers:
+            follower.stop()
+        for thread in threads:
+            thread.join(timeout=STOP)
 
 
 def subjects(events: Iterable[Event], kind: str, subject: str) -> list[str]:

@@ -340,12 +340,11 @@ def _children(settings: Settings) -> tuple[list[ChildSpec], list[ChildSpec]]:
     commands = {
         "worker": ["worker", "-Q", "loop,observe,host,callback,think"],
         "act": ["worker", "-Q", "act", "--pool", "prefork", "--concurrency", "2"],
-        "beat": ["beat"],
+        "beat": ["beat", "--also", "archive"],
         "api": ["api"],
-        "archive": ["archive"],
     }
     if settings.traces.is_exporting:
-        commands["traces"] = ["traces"]
+        commands["beat"] += ["--also", "traces"]
     children = [
         ChildSpec(
             name,

@@ -559,6 +559,28 @@ def test_an_archive_continues_where_it_failed_before_it_compares_everything(
     assert looks[:4] == [True, False, False, True]
 
 
+def test_an_archive_that_fails_unexpectedly_says_so_and_tries_again(
+    lab: Lab, archive: Archive, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    errors = iter([KeyError("gone"), KeyError("gone")])
+    copy = Copier.copy
+
+    def fail_twice(copier: Copier, agent_id: str, **more: Any) -> None:
+        for error in errors:
+            raise error
+        copy(copier, agent_id, **more)
+
+    monkeypatch.setattr(work_follower, "RETRY", (0.01, 0.01))
+    monkeypatch.setattr(Copier, "copy", fail_twice)
+    archiving = Archiving(lab.whole, lab.whole, archive.database, 1e9)
+    failures = follow(archiving)
+
+    assert (len(failures), archive.count("iteration")) == (2, 6)
+    [record] = [entry for entry in caplog.records if entry.levelname == "ERROR"]
+    assert record.getMessage().startswith("archive: an unexpected KeyError, see its log; nothing")
+    assert record.exc_info
+
+
 def follow(archiving: Archiving) -> list[Exception]:
     """Run it until it has copied something; the failures before."""
     failures: list[Exception] = []

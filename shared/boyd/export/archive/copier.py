@@ -238,6 +238,11 @@ class Archiving(WorkFollower[ArchiveStatus]):
         """Count the new and changed records that this process has written."""
         return self._writer.written
 
+    def run(self) -> None:
+        """Copy until `stop`, and then close the database."""
+        super().run()
+        self._database.close()
+
     def _before_look(self) -> None:
         if not self._upgraded:
             self._database.upgrade()
