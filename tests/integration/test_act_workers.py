@@ -6,6 +6,7 @@ import os
 import signal
 from pathlib import Path
 
+import psutil
 import pytest
 from click.testing import CliRunner
 
@@ -19,6 +20,8 @@ from measuring import Measure
 pytestmark = pytest.mark.real
 
 AGENTS = tuple(part for name in ALL for part in ("--agent", f"agents.lone:{name}"))
+#: Agents that act at once, of which the first goes on acting while it is held.
+HELD = ("lone-act", "lone-complete")
 REST = "loop,observe,host,callback,think"
 NO_ACT = "No live worker consumes queue 'act'; start one with -Q act"
 
@@ -96,6 +99,56 @@ def test_an_action_that_sigterm_to_the_group_cuts_off_is_unknown(deployment: Dep
     assert result.unknown
     assert "was lost while executing it" in str(result.error)
     assert sum(line.startswith("act:") for line in deployment.effects()) == 1
+
+
+def start_idle_pool(deployment: Deployment) -> psutil.Process:
+    """Start an act worker that keeps no process without work, and a worker for the rest."""
+    deployment.start("rest", "worker", *AGENTS, "-Q", REST)
+    deployment.environment["BOYD_WORKER__IDLE_TIMEOUT"] = "1"
+    pool = ("--pool", "prefork", "--concurrency", "2")
+    return psutil.Process(deployment.start("act", "worker", *AGENTS, "-Q", "act", *pool))
+
+
+def acting(deployment: Deployment) -> dict[str, int]:
+    """The agents that have begun to act, and the process of the last action of each."""
+    lines = [line.split(":") for line in deployment.effects() if line.startswith("act:")]
+    return {agent: int(pid) for _, agent, _, pid in lines}
+
+
+def test_a_pool_with_an_idle_timeout_has_processes_only_for_actions(deployment: Deployment) -> None:
+    pool = start_idle_pool(deployment)
+    assert not pool.children()
+    hold = Path(f"{deployment.effects_file}.hold")
+    hold.touch()
+    held = {name: deployment.launcher(name).trigger("test").iteration for name in HELD}
+    wait_until(lambda: set(HELD) <= acting(deployment).keys())
+    assert set(acting(deployment).values()) == {child.pid for child in pool.children()}
+    hold.unlink()
+    results = [deployment.ended(name, number) for name, number in held.items()]
+    wait_until(lambda: not pool.children())
+    again = deployment.launcher("lone-act").trigger("test").iteration
+
+    assert all(result.action_results[0].success for result in results)
+    assert deployment.ended("lone-act", again).action_results[0].success
+    assert deployment.stop("act") == 0
+
+
+def test_a_process_that_is_killed_in_an_idle_pool_costs_its_action_only(
+    deployment: Deployment,
+) -> None:
+    pool = start_idle_pool(deployment)
+    hold = Path(f"{deployment.effects_file}.hold")
+    hold.touch()
+    number = deployment.launcher("lone-act").trigger("test").iteration
+    wait_until(lambda: "lone-act" in acting(deployment))
+    os.kill(acting(deployment)["lone-act"], signal.SIGKILL)
+    hold.unlink()
+    result = deployment.ended("lone-act", number)
+    again = deployment.launcher("lone-act").trigger("test").iteration
+
+    assert result.action_results[0].unknown
+    assert deployment.ended("lone-act", again).action_results[0].success
+    wait_until(lambda: not pool.children())
 
 
 def test_an_act_worker_that_wakes_up_late_is_refused_and_works_for_the_next(

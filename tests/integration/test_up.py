@@ -162,6 +162,11 @@ def test_the_process_that_forks_the_others_has_one_thread(up: Up) -> None:
     assert set(up.children()) == {"redis", "worker", "act", "beat", "api"}
 
 
+def test_it_has_six_processes_where_nothing_is_to_be_done(up: Up) -> None:
+    assert len(up.tree()) == 5
+    assert "no archive" not in json.dumps(up.command("doctor"))
+
+
 def printed_value(up: Up, name: str) -> str:
     """A value that it printed when it started."""
     lines = up.output.read_text().splitlines()

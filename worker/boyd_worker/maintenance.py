@@ -61,6 +61,8 @@ class Maintenance:
 
     def start(self) -> None:
         """Announce this process, and start the threads."""
+        for task in self._tasks if self._host.settings.worker.pool == "prefork" else ():
+            task.hold_back_forks()
         self._visit()  # sweeps at once: a silence of Redis is noticed from the second sweep on
         for task in self._tasks:
             task.thread.start()
@@ -142,7 +144,13 @@ class _Task:
         self._work = work
         self._goes_on = goes_on
         self._answers = True
+        self._turn = threading.RLock()
         self.thread = threading.Thread(target=self._run, name=f"maintenance-{name}", daemon=True)
+
+    def hold_back_forks(self) -> None:
+        """Let this process fork between two turns only: a child keeps the locks of one for ever."""
+        end = self._turn.release
+        os.register_at_fork(before=self._turn.acquire, after_in_parent=end, after_in_child=end)
 
     def _run(self) -> None:
         try:
@@ -155,7 +163,8 @@ class _Task:
 
     def _repeat(self) -> None:
         try:
-            self._work()
+            with self._turn:
+                self._work()
             self._report(True)
         except StoreError as error:
             self._report(False, error)

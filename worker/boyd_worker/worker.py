@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from multiprocessing.process import current_process
 from typing import Any
 
@@ -19,6 +20,7 @@ from celery import Celery, current_task, signals
 from celery.apps import worker as celery_worker
 from celery.exceptions import CPendingDeprecationWarning, Ignore, SecurityWarning
 from celery.worker import control
+from celery.worker.autoscale import Autoscaler
 from kombu import Exchange, Queue
 from kombu.exceptions import OperationalError
 from redis.exceptions import NoPermissionError
@@ -32,6 +34,7 @@ from boyd.plugin import plugin_boundary
 from boyd.plugin.hooks import SPECIFICATIONS
 from boyd.runtime import Engine, IterationSteps, JobRunner, job_runner
 from boyd.sandbox.subprocess_call import follow_parent
+from boyd.settings.process_settings import WorkerSettings
 from boyd.text import queues
 from boyd_worker.agent_host import AgentHost
 from boyd_worker.maintenance import BreakdownWatch, Maintenance
@@ -158,11 +161,20 @@ def run_worker(host: AgentHost) -> int:
         without_mingle=True,
         without_heartbeat=not watched,
         quiet=True,
+        **_elasticity(host.settings.worker),
     )
     # Celery has just turned it on: after each lost connection it would announce a new default.
     warnings.simplefilter("ignore", CPendingDeprecationWarning)
     worker.start()
     return int(worker.exitcode or 0)
+
+
+def _elasticity(settings: WorkerSettings) -> dict[str, Any]:
+    """Let a pool of processes start with none, grow as actions come, and shrink when idle."""
+    if settings.pool != "prefork" or settings.idle_timeout is None:
+        return {}
+    autoscaler = partial(Autoscaler, keepalive=settings.idle_timeout)
+    return {"autoscale": (settings.concurrency, 0), "autoscaler_cls": autoscaler}
 
 
 def _may_listen(app: Celery) -> bool:

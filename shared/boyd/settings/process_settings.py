@@ -102,6 +102,8 @@ class WorkerSettings(_Group):
         host: the name of this host, for `every_host` and `queue` pins.
         concurrency: tasks that run at the same time.
         pool: `threads`, or `prefork` for actions that must be interruptible.
+        idle_timeout: seconds without work, up to twice that, after which the processes of a pool
+            `prefork` end; the next task starts one. Unset: they stay.
         bundle_size: cheap observers in one message.
         width: observers of one bundle that run at the same time.
         max_bytes: maximum bytes of JSON that one observer may return.
@@ -111,6 +113,7 @@ class WorkerSettings(_Group):
     host: str = Field(default_factory=socket.gethostname, min_length=1)
     concurrency: int = Field(default=8, gt=0)
     pool: Literal["threads", "prefork"] = "threads"
+    idle_timeout: Duration | None = Field(default=None, gt=0)
     bundle_size: int = Field(default=32, gt=0)
     width: int = Field(default=64, gt=0)
     max_bytes: int = Field(default=1_000_000, gt=0)

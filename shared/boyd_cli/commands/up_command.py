@@ -316,6 +316,10 @@ def _run_command(arguments: Sequence[str]) -> None:
     main()
 
 
+#: Seconds without an action after which the act worker ends its processes, unless it is set.
+_IDLE_TIMEOUT = 300.0
+
+
 def _children(settings: Settings) -> tuple[list[ChildSpec], list[ChildSpec]]:
     """The workers, and the children that start after them."""
     env = {
@@ -325,6 +329,7 @@ def _children(settings: Settings) -> tuple[list[ChildSpec], list[ChildSpec]]:
         "BOYD_LOG_LEVEL": settings.log_level,
         "BOYD_API__HOST": settings.api.host,
         "BOYD_API__PORT": str(settings.api.port),
+        "BOYD_WORKER__IDLE_TIMEOUT": str(settings.worker.idle_timeout or _IDLE_TIMEOUT),
         "BOYD_API__URL": settings.api.url or _local_url(settings.api),
     }
     if settings.approval_secret is None:

@@ -68,6 +68,7 @@ KERNEL = {
     "notices of a verification, of which each may fail alone": 22,
     "a worker of several brokers: signals while a process ends, orphans that it adopts": 9,
     "the archive and the export of traces in the process of beat": 12,
+    "pools that end their idle processes, and fork them while no thread has a lock": 21,
 }
 LIBRARY = {
     "the library without its guests": 66_000,
@@ -128,8 +129,8 @@ LIBRARY = {
     "steps and targets of procedures that are given up, or whose worker was lost": 38,
     "errors of a job, counted in a row, and of one item of a sweep": 48,
     "notices of a verification, of which each may fail alone": 22,
-    "steps and targets of procedures that are given up, or whose worker was lost": 29,
     "the archive and the export of traces in the process of beat": 28,
+    "pools that end their idle processes": 3,
 }
 #: The most modules in all packages; a feature that needs more adds a line that names it.
 MODULES = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
@@ -55,6 +56,31 @@ def test_a_process_ends_with_its_periodic_task(monkeypatch: pytest.MonkeyPatch, 
 
     assert not task.thread.is_alive()
     assert signals == [signal.SIGTERM]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_process_forks_between_two_turns_of_its_periodic_tasks() -> None:
+    order: list[str] = []
+    works, forks = threading.Event(), threading.Event()
+
+    def work() -> None:
+        works.set()
+        forks.wait()
+        time.sleep(0.2)  # for a fork that does not wait
+        order.append("turn")
+
+    task = _Task("test", work, lambda: not order)
+    task.hold_back_forks()
+    task.thread.start()
+    works.wait()
+    forks.set()
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if order else 1)
+    _, status = os.waitpid(pid, 0)
+    task.thread.join()
+
+    assert (os.waitstatus_to_exitcode(status), order) == (0, ["turn"])
 
 
 def test_a_sweep_that_ends_after_the_stop_does_not_hold_up_the_process(
