@@ -231,9 +231,10 @@ class Engine:
     def recheck_after(self, approval_id: str, longest: float) -> float:
         """Seconds until an approval should be checked again, at most *longest*."""
         item = self.store.approvals.get(approval_id)
-        if item is None or item.status != "pending" or item.expires_at is None:
-            return longest
-        left = (item.expires_at - self.store.clock.now()).total_seconds()
+        if item is None or item.result or item.status not in ("pending", "approved"):
+            return 0.1  # it was answered before anybody waited for that, and wakes nobody again
+        until = item.expires_at if item.status == "pending" else None
+        left = (until - self.store.clock.now()).total_seconds() if until else longest
         return min(longest, max(0.0, left) + 0.1)
 
     def attempt_name(self) -> str:

@@ -69,6 +69,7 @@ KERNEL = {
     "a worker of several brokers: signals while a process ends, orphans that it adopts": 9,
     "the archive and the export of traces in the process of beat": 12,
     "pools that end their idle processes, and fork them while no thread has a lock": 21,
+    "answers that came before anybody waited for them": 1,
 }
 LIBRARY = {
     "the library without its guests": 66_000,
@@ -126,7 +127,7 @@ LIBRARY = {
     "URLs that are checked without an HTTP client": 8,
     "observations without a time, which bear that of Redis": 9,
     "an option of a Redis URL that does not exist, by its name": 2,
-    "steps and targets of procedures that are given up, or whose worker was lost": 38,
+    "steps and targets of procedures that are given up, or whose worker was lost": 39,
     "errors of a job, counted in a row, and of one item of a sweep": 48,
     "notices of a verification, of which each may fail alone": 22,
     "the archive and the export of traces in the process of beat": 28,

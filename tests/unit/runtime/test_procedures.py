@@ -18,6 +18,7 @@ from boyd.models import (
     JsonObject,
     Level,
     ProcedureRecord,
+    to_ms,
 )
 from boyd.plugin import Action
 from boyd.plugins.notifier.message import approval_message
@@ -484,6 +485,21 @@ def test_a_step_that_was_approved_while_an_error_stopped_it_is_executed_once(
     assert go_on(lab).state == ("succeeded" if answer == "resume" else "cancelled")
     assert farm.done == (["drain"] if answer == "resume" else [])
     assert lab.store.approvals.page(10).pending == []
+
+
+@pytest.mark.parametrize("verdict", ["approved", "denied"])
+def test_an_answer_that_came_before_the_question_was_noted_is_taken_soon(verdict: Verdict) -> None:
+    farm = Farm()
+    lab = farm.lab(step("drain"), approve="each")
+    record = start_procedure(lab)
+    lab.resolver.answer(record.progress[0].approval or "", verdict, person("bob"))
+    lab.deliver()
+    forget_question(lab, record)
+    overdue(lab, f"procedure:{record.id}")
+    not_before = lab.client.hget(f"boyd:{{test}}:procedure:{record.id}", "executionNotBefore")
+
+    assert float(not_before or 0) < to_ms(lab.store.clock.now()) + 60_000
+    assert go_on(lab).state == ("succeeded" if verdict == "approved" else "failed")
 
 
 def forget_question(lab: Lab, record: ProcedureRecord) -> None:
