@@ -487,6 +487,30 @@ def test_a_step_that_was_approved_while_an_error_stopped_it_is_executed_once(
     assert lab.store.approvals.page(10).pending == []
 
 
+@pytest.mark.parametrize("approve", ["each", "whole"])
+@pytest.mark.parametrize("answer", ["resume", "cancel"])
+def test_a_step_that_was_done_before_an_error_stopped_it_is_executed_once(
+    answer: str, approve: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    farm = Farm()
+    lab = farm.lab(step("drain"), approve=approve)
+    with monkeypatch.context() as broken:
+        broken.setattr(ProcedureMove, "_next", Mock(side_effect=RuntimeError("a bug")))
+        record = start_procedure(lab)
+        if approve == "each":
+            lab.resolver.answer(record.progress[0].approval or "", "approved", person("bob"))
+        for _ in range(3):
+            record = go_on(lab)
+    assert record.state == "stopped"
+    if answer == "resume":
+        lab.store.procedures.resume(record.id, "repeat", ANN)
+    else:
+        lab.store.procedures.cancel(record.id, ANN)
+
+    assert go_on(lab).state == ("succeeded" if answer == "resume" else "cancelled")
+    assert farm.done == (["drain"] if answer == "resume" else ["drain", "undo drain"])
+
+
 @pytest.mark.parametrize("verdict", ["approved", "denied"])
 def test_an_answer_that_came_before_the_question_was_noted_is_taken_soon(verdict: Verdict) -> None:
     farm = Farm()

@@ -293,7 +293,7 @@ class ProcedureMove:
             return self._go_back(reason)
         if stopped:
             self._find_question()
-            if self._progress.state != "asked":
+            if not self._is_open():
                 return self._go_back(reason)
         return self._give_up_step(reason) or self._forward()
 
@@ -336,6 +336,13 @@ class ProcedureMove:
         self._note({}, state="failed", detail=_short(reason), ended_at=self._now)
         return self._go_back(reason)
 
+    def _is_open(self) -> bool:
+        """Report whether the step asks, or was begun and an error has kept its outcome out."""
+        progress = self._progress
+        return progress.state == "asked" or (
+            progress.state == "running" and self._is_executing(progress)
+        )
+
     def _is_executing(self, progress: StepProgress) -> bool:
         """Report whether the current step was claimed and its outcome is not recorded yet."""
         execution = progress.execution or ""
@@ -347,7 +354,7 @@ class ProcedureMove:
             return self._resume_compensation(repeat)
         self._find_question()
         progress = self._progress
-        if progress.state == "asked":
+        if self._is_open():
             self._note({"resumed": ""})
             return Later(0, queue=queues.ACT)
         if self._step.for_each is not None and progress.state == "running":
