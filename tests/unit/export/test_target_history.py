@@ -121,7 +121,7 @@ def test_an_action_without_a_target_belongs_to_the_problem_that_it_was_for(past:
     assert [event.ref for event in incident.of_kind("approval")] == ["a1"]
 
 
-def test_an_action_without_a_target_is_told_with_its_undoing(past: Archive) -> None:
+def test_the_outcome_names_an_undone_action_without_a_target(past: Archive) -> None:
     ran = ActionResult(action="k8s:scale", success=True, duration=5)
     scale = execution("loop:1", 2, verdict="worse", action="k8s:scale", target="")
     undo = execution("rollback:loop:1", 4, action="k8s:scale", target="", verdict="effective")
