@@ -29,6 +29,7 @@ from boyd_api.http.request_context import (
     check_encoding,
     check_prefix,
     read_body,
+    read_disconnection,
     read_query,
     unreadable_names,
 )
@@ -162,7 +163,7 @@ def _serve(services: Services, route: Route, **parts: Any) -> Response:
     if route.body is not None:
         parts["body"] = read_body(route.body, route.body_optional)
     key = idempotency_keys.read_key() if route.idempotent else None
-    is_gone = request.environ.get("waitress.client_disconnected", lambda: False)
+    is_gone = read_disconnection()
     ctx = RequestContext(services, caller.actor, caller.key, chosen, key, g.get("now"), is_gone)
     work = partial(_work, route, ctx, parts)
     if key is None:

@@ -8,7 +8,7 @@ import logging
 import re
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from hashlib import sha256
@@ -127,15 +127,8 @@ class PageRequest:
 
     def of(self, agent_id: str) -> PageRequest:
         """Copy the request for a page about an agent. Raises `UnknownAgent`."""
-        ctx = self.ctx
-        chosen = self.services.agent(agent_id, ctx.key)
-        return PageRequest(
-            RequestContext(
-                ctx.services, ctx.actor, ctx.key, chosen, ctx.idempotency_key, ctx.now, ctx.is_gone
-            ),
-            self.session,
-            self.nonce,
-        )
+        chosen = self.services.agent(agent_id, self.ctx.key)
+        return replace(self, ctx=replace(self.ctx, chosen=chosen))
 
 
 def csrf_token() -> str:

@@ -21,7 +21,7 @@ from boyd_api.console.session import VISITOR, admit_session, is_secure, set_cook
 from boyd_api.http import auth
 from boyd_api.http.event_streams import MEDIA_TYPE as EVENT_STREAM
 from boyd_api.http.problems import HttpProblem, problem_of
-from boyd_api.http.request_context import RequestContext
+from boyd_api.http.request_context import RequestContext, read_disconnection
 from boyd_api.http.services import Services
 
 #: The name of the blueprint.
@@ -74,7 +74,7 @@ def _serve(services: Services, page: Page, **parts: Any) -> PageResult:
 
 def open_page(services: Services, page: Page) -> PageRequest | PageResult:
     """The admitted request; or, without a session, a redirect to the login."""
-    is_gone = request.environ.get("waitress.client_disconnected", lambda: False)
+    is_gone = read_disconnection()
     if page.scope is None:
         caller = auth.anonymous()
         return PageRequest(

@@ -47,6 +47,8 @@ _T = TypeVar("_T")
 _JSON = re.compile(r"application/(?:[\w.+-]+\+)?json")
 #: States of a call that has ended.
 _ENDED = ("succeeded", "failed", "unknown", "unneeded")
+#: Where waitress puts a function that tells if the client has disconnected.
+_DISCONNECTED = "waitress.client_disconnected"
 #: Set by proxies that remove a path before they pass a request on.
 _PREFIX = "X-Forwarded-Prefix"
 #: A path of ours behind another one, which a proxy has not removed.
@@ -250,6 +252,12 @@ def read_json(text: bytes) -> typing.Any:
         raise HttpProblem("malformed-json", f"the body is {error}") from None
     except intake.BadIntake as error:
         raise HttpProblem("invalid-request", f"the body is {error}") from None
+
+
+def read_disconnection() -> Callable[[], bool]:
+    """Read the function that tells if the client has disconnected; without one, False."""
+    is_gone: Callable[[], bool] = request.environ.get(_DISCONNECTED, lambda: False)
+    return is_gone
 
 
 def check_prefix() -> None:
