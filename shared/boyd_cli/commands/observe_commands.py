@@ -26,7 +26,6 @@ from boyd_cli.options import lines_option, output_option, settings_options
 from boyd_cli.output import label, prose, sentence, whole
 
 if TYPE_CHECKING:
-    from boyd.models import Observation
     from boyd.settings.intake_settings import DeclaredIntake
 
 
@@ -304,6 +303,4 @@ def _headers(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _load_intakes(agent: str | None) -> dict[str, DeclaredIntake]:
-    from boyd.agent import load_agent
-
     return {intake.name: intake for intake in load_agent(agent).settings.intakes} if agent else {}
