@@ -33,7 +33,7 @@ _FIRST = 5
 
 
 def show_manifest(action: ActionInfo) -> None:
-    """Print it."""
+    """Print an action: what it does, its rules, and how it is confined."""
     output.say(f"{action.id}: {action.description}" if action.description else action.id)
     rows = [("sandbox", "none: it runs in the worker, with all its rights")]
     if action.sandbox:

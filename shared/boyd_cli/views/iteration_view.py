@@ -231,7 +231,7 @@ _FINDINGS = (
 
 
 def show_report(report: ReplayReport) -> None:
-    """Print it."""
+    """Print what a changed agent would have decided otherwise."""
     output.say(
         f"{report.agent_id}: {counted(report.iterations, 'iteration')} replayed,"
         f" {report.unchanged} as recorded, {report.changes} not"
