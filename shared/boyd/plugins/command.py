@@ -28,10 +28,17 @@ _LIMITS: Mapping[int, Literal["cpu", "file size"]] = {
 
 @dataclass(frozen=True)
 class CompletedCommand:
-    """A finished command; *output* is the end of its stdout and stderr."""
+    """A finished command.
+
+    Attributes:
+        code: its exit code, or the number of the signal that ended it, negative.
+        output: the end of its stdout and stderr.
+        truncated: it printed more, of which the beginning is not in *output*.
+    """
 
     code: int
     output: str
+    truncated: bool = False
 
 
 class CommandFailed(Exception):
@@ -71,7 +78,8 @@ def run(
                 suffix = _suffix(_tail(output, OUTPUT_LIMIT))
                 raise CommandFailed(f"{argv[0]} took longer than {timeout:g} s{suffix}") from None
             raise
-        return CompletedCommand(process.returncode, _tail(output, limit))
+        truncated = os.fstat(output.fileno()).st_size > limit
+        return CompletedCommand(process.returncode, _tail(output, limit), truncated)
 
 
 def run_checked(argv: Sequence[str], timeout: float, cwd: Path | None = None) -> str:
@@ -160,13 +168,13 @@ class Systemctl:
         """Run it; raises `CommandFailed` if it cannot be started or took too long."""
         return run([*self._argv, *arguments], timeout, limit=MAX_BYTES)
 
-    def check_call(self, *arguments: str, timeout: float = SYSTEMCTL_TIMEOUT) -> str:
-        """Its output; raises `CommandFailed` if it fails."""
+    def check_call(self, *arguments: str, timeout: float = SYSTEMCTL_TIMEOUT) -> CompletedCommand:
+        """Run it; raises `CommandFailed` if it fails."""
         finished = self.call(*arguments, timeout=timeout)
         if finished.code:
             check_limit(self._argv[0], finished.code)
             raise CommandFailed(f"{' '.join(self._argv)} {arguments[0]}: {finished.output[-2000:]}")
-        return finished.output
+        return finished
 
     def show(
         self, units: Iterable[str], properties: Iterable[str], timeout: float = 15.0
@@ -176,11 +184,11 @@ class Systemctl:
         Raises:
             CommandFailed: systemd cannot be asked, or says too much.
         """
-        text = self.check_call(
+        finished = self.check_call(
             "show", f"--property={','.join(properties)}", "--", *units, timeout=timeout
         )
-        if len(text.encode()) >= MAX_BYTES:
+        if finished.truncated:
             raise CommandFailed(f"systemctl show printed more than {MAX_BYTES} bytes")
-        blocks = (block.splitlines() for block in text.split("\n\n"))
+        blocks = (block.splitlines() for block in finished.output.split("\n\n"))
         sections = [dict(line.split("=", 1) for line in block if "=" in line) for block in blocks]
         return [section for section in sections if section]

@@ -259,7 +259,7 @@ class ProcessControl(Plugin):
         """Start a process or unit unless it runs."""
         process = self._find(params.name)
         if process is None:
-            return {"output": self._systemctl.check_call("start", "--", params.name)}
+            return {"output": self._systemctl.check_call("start", "--", params.name).output}
         pid, started = process.start()
         return {"pid": pid, "started": started}
 
@@ -267,7 +267,7 @@ class ProcessControl(Plugin):
         """Stop a process or unit and start it again."""
         process = self._find(params.name)
         if process is None:
-            return {"output": self._systemctl.check_call("restart", "--", params.name)}
+            return {"output": self._systemctl.check_call("restart", "--", params.name).output}
         return {"pid": process.restart()}
 
     def signal(self, params: SignalParams) -> JsonObject:
@@ -276,7 +276,7 @@ class ProcessControl(Plugin):
         if process is not None:
             return {"pid": process.send(params.signal)}
         options = (f"--signal=SIG{params.signal}", "--kill-who=main")
-        return {"output": self._systemctl.check_call("kill", *options, "--", params.name)}
+        return {"output": self._systemctl.check_call("kill", *options, "--", params.name).output}
 
     def _would_start(self, params: NameParams) -> str:
         process = self._find(params.name)

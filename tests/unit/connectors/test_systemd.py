@@ -11,7 +11,7 @@ import pytest
 
 from boyd.errors import PluginError
 from boyd.models import ActionResult
-from boyd.plugins.command import CommandFailed
+from boyd.plugins.command import MAX_BYTES, CommandFailed
 from boyd.plugins.results import uncertain
 from boyd_connectors.systemd import journal
 from boyd_connectors.systemd.journal import Journal, JournalEntry, JournalPattern, PatternCounts
@@ -127,6 +127,19 @@ def test_a_systemd_that_cannot_be_asked_is_an_error(host: Host) -> None:
     host.says("systemctl", "System has not been booted with systemd\n", 1)
     with pytest.raises(CommandFailed, match="not been booted"):
         rig().observe()
+
+
+@pytest.mark.parametrize("ending", ["", "\n", "\n\n"])
+def test_units_whose_beginning_was_cut_off_are_an_error(host: Host, ending: str) -> None:
+    host.says("systemctl", "Description=" + "x" * MAX_BYTES + ending)
+    with pytest.raises(CommandFailed, match="more than"):
+        rig().observe()
+
+
+def test_as_much_as_is_kept_is_read_in_full(host: Host) -> None:
+    unit = "Id=a.service\nActiveState=failed\nDescription="
+    host.says("systemctl", unit.ljust(MAX_BYTES - 1, "x") + "\n")
+    assert data_of(rig().observe(), "units")[0]["failed"] == 1
 
 
 @pytest.mark.parametrize(
