@@ -45,6 +45,10 @@ class CommandFailed(Exception):
     """A command could not be started, took too long or failed."""
 
 
+class CommandTimeout(CommandFailed):
+    """A command took too long; what it asked other processes to do may still happen."""
+
+
 def run(
     argv: Sequence[str],
     timeout: float,
@@ -61,7 +65,7 @@ def run(
 
     Services it leaves running are left alone. After a timeout or an interruption, the process is
     terminated and has *grace* seconds to end, and then the group is killed. Raises `CommandFailed`
-    if it cannot be started or took too long.
+    if it cannot be started, and `CommandTimeout` if it took too long.
     """
     # A pipe would make us wait for services that inherited it, and kill them with SIGPIPE later.
     with tempfile.TemporaryFile() as output:
@@ -76,7 +80,7 @@ def run(
             kill_group(process)
             if isinstance(error, subprocess.TimeoutExpired):
                 suffix = _suffix(_tail(output, OUTPUT_LIMIT))
-                raise CommandFailed(f"{argv[0]} took longer than {timeout:g} s{suffix}") from None
+                raise CommandTimeout(f"{argv[0]} took longer than {timeout:g} s{suffix}") from None
             raise
         truncated = os.fstat(output.fileno()).st_size > limit
         return CompletedCommand(process.returncode, _tail(output, limit), truncated)

@@ -20,7 +20,13 @@ from boyd.models import (
 )
 from boyd.models.effect import EffectChecks
 from boyd.plugin import Action, Connector, Context, Observer, Tool
-from boyd.plugins.command import SYSTEMCTL_TIMEOUT, CommandFailed, Systemctl, UnitName
+from boyd.plugins.command import (
+    SYSTEMCTL_TIMEOUT,
+    CommandFailed,
+    CommandTimeout,
+    Systemctl,
+    UnitName,
+)
 from boyd.plugins.results import difference, uncertain
 from boyd.text.redaction import clean
 from boyd_connectors.connector_parts import Sample, names_in_alarm
@@ -322,7 +328,7 @@ class Systemd(Connector):
             self._systemctl.check_call(verb, "--", unit)
         except CommandFailed as error:
             # Over time the job goes on; without systemd nobody knows what became of it.
-            if "took longer" in str(error) or not self._answers(unit):
+            if isinstance(error, CommandTimeout) or not self._answers(unit):
                 return uncertain(error, details)
             raise
         return details

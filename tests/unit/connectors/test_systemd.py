@@ -162,6 +162,32 @@ def test_restarting_a_unit_outside_the_options_is_refused(
     assert not [call for call in host.calls() if call.startswith("restart")]
 
 
+@pytest.mark.parametrize(
+    ("restart", "unknown"),
+    [("exec sleep 60", True), ("echo the unit took longer to start; exit 1", False)],
+    ids=["out of time", "refused"],
+)
+def test_only_a_restart_that_was_out_of_time_may_still_happen(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restart: str, unknown: bool
+) -> None:
+    host.units({"Id": "web.service"})
+    program = tmp_path / "systemctl"
+    text = program.read_text()
+    program.write_text(text.replace("\n", f'\ntest "$1" != restart || {{ {restart}; }}\n', 1))
+    acting = rig(actions={"restart": {}})
+    call = acting.plugin._systemctl.call  # type: ignore[attr-defined]
+    monkeypatch.setattr(
+        acting.plugin._systemctl,  # type: ignore[attr-defined]
+        "call",
+        lambda *words, timeout: call(*words, timeout=2.0 if words[0] == "restart" else timeout),
+    )
+    if unknown:
+        assert acting.act("restart", {"unit": "web.service"}).unknown
+    else:
+        with pytest.raises(CommandFailed, match="took longer to start"):
+            acting.act("restart", {"unit": "web.service"})
+
+
 def test_only_a_failed_unit_is_reset(host: Host) -> None:
     host.units({"Id": "web.service"})
     with pytest.raises(ValueError, match="has not failed"):
