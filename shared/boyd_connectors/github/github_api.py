@@ -113,7 +113,9 @@ class Repository:
                 ctx, method, f"/repos/{self.name}{path}", body=body, params=params, headers=_HEADERS
             )
         except ServiceError as error:
-            refused = error.status == 429 or "rate limit" in str(error)
+            # A limit without headers is a 403 that only its words tell from missing rights.
+            words = error.status == 403 and "rate limit" in str(error)
+            refused = error.status == 429 or words
             self._limit.learn(error.headers, refused=refused)
             raise
         self._limit.learn(headers)

@@ -48,6 +48,20 @@ def test_nothing_is_asked_until_the_rate_limit_is_renewed(
     limit.check()
 
 
+@pytest.mark.parametrize(
+    ("status", "is_limit"), [(403, True), (429, True), (404, False), (422, False)]
+)
+def test_only_a_refusal_is_about_the_rate_limit(status: int, is_limit: bool) -> None:
+    with site() as server:
+        server.status, server.body = status, b'{"message": "a secondary rate limit, says an issue"}'
+        rig = Rig(GitHub(url=server.url, repositories=["a/shop"]))
+        repository = rig.plugin._repository("a/shop", "")  # type: ignore[attr-defined]
+        for _ in range(2):
+            with pytest.raises(ServiceError):
+                repository.get(rig.ctx, "/issues")
+    assert len(server.requests) == (1 if is_limit else 2)
+
+
 def test_issues_are_identified_by_key_or_title() -> None:
     params = IssueParams(repository="a/b", title="Slow")
     assert params.mark == IssueParams(repository="a/b", title="Slow", body="other").mark
