@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from boyd.models import JsonObject
 from boyd.plugin import Context
-from boyd.plugins.command import CommandFailed, run_checked
+from boyd.plugins.command import CommandFailed, CommandTimeout, run_checked
 from boyd.settings.validation import BaseUrl
 
 ServerState = Literal["ready", "drain", "maint"]
@@ -139,8 +139,20 @@ class HAProxy:
         """Tell the state and the weight, if they differ."""
         if weight != server.weight:
             self._tell(f"set server {server.name} weight {weight}")
-        if state != server.state:
+        if state == server.state:
+            return
+        try:
             self._tell(f"set server {server.name} state {state}")
+        except BalancerError as error:
+            if weight != server.weight and not isinstance(error, AnswerLost):
+                self._restore_weight(server, error)
+            raise
+
+    def _restore_weight(self, server: BackendServer, refusal: BalancerError) -> None:
+        try:
+            self._tell(f"set server {server.name} weight {server.weight}")
+        except BalancerError as error:
+            raise AnswerLost(f"{refusal}; its weight was not restored: {error}") from None
 
     def pending_reason(self, server: BackendServer) -> str | None:
         """None: HAProxy applies changes at once."""
@@ -279,6 +291,7 @@ class Nginx:
 
         Raises:
             BalancerError: nginx does not take it; the file is as before.
+            AnswerLost: it may have read the file before that was as before.
         """
         if state == "maint":
             raise BalancerError("nginx knows only ready and drain")
@@ -290,6 +303,9 @@ class Nginx:
             try:
                 self._run("-t", "-q")
                 self._run("-s", "reload")
+            except CommandTimeout as error:
+                _write(path, before)
+                raise AnswerLost(f"nginx may have read the change: {error}") from None
             except CommandFailed as error:
                 _write(path, before)
                 raise BalancerError(f"nothing was changed: {error}") from None

@@ -241,9 +241,12 @@ class LoadBalancer(Connector):
             raise AnswerLost(str(error)) from None
         try:
             self._check(before, servers, state, weight)
-        except BalancerError:
+        except BalancerError as refusal:
             changed = replace(before, state=state, weight=weight)
-            balancer.change(changed, before.state, before.weight)
+            try:
+                balancer.change(changed, before.state, before.weight)
+            except BalancerError as error:
+                raise AnswerLost(f"{refusal}; it was not taken back: {error}") from None
             raise
 
     def _preview(
