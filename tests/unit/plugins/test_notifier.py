@@ -34,6 +34,7 @@ from boyd.plugins.notifier.message import (
     suspension_message,
 )
 from boyd.security.links import LinkBuilder, LinkSigner
+from boyd.settings.permissions import WEEKDAYS
 from harness import free_port
 from kit import approval_item, choice
 from mail_kit import mail_server, parts_of
@@ -542,6 +543,10 @@ def test_a_quiet_weekend_ends_on_monday() -> None:
         ({"recipients": [{"url": "https://x", "person": True}]}, "describe the principal"),
         ({"recipients": [{"url": "https://x", "as": "two words"}]}, "pattern"),
         ({"quiet": {"start": 0, "end": 24}}, "must end at some time"),
+        (
+            {"quiet": {"start": 0, "end": 24, "weekdays": [*WEEKDAYS, "mon"]}},
+            "must end at some time",
+        ),
         ({"stages": ["created"]}, "stages"),
         ({"urls": ["https://x"]}, "not known"),
     ],

@@ -71,7 +71,7 @@ class QuietHours(Hours):
 
     @model_validator(mode="after")
     def _ending(self) -> QuietHours:
-        if (self.start, self.end, len(self.weekdays)) == (0, 24, 7):
+        if (self.start, self.end, len(set(self.weekdays))) == (0, 24, 7):
             raise ValueError("must end at some time; omit the group instead")
         return self
 
