@@ -366,13 +366,15 @@ def _check_priority(priority: int) -> int:
 
 
 def standing_errors(goals: Sequence[NewGoal], config: Config) -> Iterator[str]:
-    """The errors in standing goals, such as criteria that are no valid condition."""
+    """The errors in standing goals: too many, or criteria that are no valid condition."""
+    if len(goals) > config.max_goals:
+        yield f"goals: there are {len(goals)}, and a session holds {config.max_goals} (max_goals)"
     now = datetime.now(UTC)
     for number, goal in enumerate(goals):
         try:
             add_goal(new_session("1", now), now=now, config=config, **dict(goal))
         except GoalError as error:
-            yield f"goals.{number}.{error}"
+            yield f"goals.{number}: {error}"
 
 
 def missing_goals(session: GoalSession, goals: Sequence[NewGoal]) -> list[NewGoal]:

@@ -231,12 +231,12 @@ def test_the_check_of_an_agent_file_names_a_mistake_in_a_condition(tmp_path: Pat
     file.write_text(FILE.format(criteria="""'facts("web-3").size() > 0'"""))
 
     assert done.exit_code == 1
-    assert "plugin goals: goals.0.criteria: column " in done.stderr
+    assert "plugin goals: goals.0: criteria: column " in done.stderr
     assert CliRunner().invoke(check, [str(file)]).exit_code == 0
 
 
 def test_an_agent_with_a_mistake_in_a_goal_does_not_start() -> None:
-    with pytest.raises(PluginError, match=r"goals\.0\.criteria: .*outputs"):
+    with pytest.raises(PluginError, match=r"goals\.0: criteria: .*outputs"):
         Mind(goals=[{"description": "Look", "criteria": "outputs.a == 1"}])
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from boyd_goals.api_models import NewGoal
 from boyd_goals.goal_tree import (
     GoalError,
     above,
@@ -19,6 +20,7 @@ from boyd_goals.goal_tree import (
     is_stalled,
     metadata,
     set_status,
+    standing_errors,
     symbol,
 )
 from boyd_goals.progress import ensure_plan
@@ -383,3 +385,17 @@ def test_only_what_is_active_or_put_off_is_open() -> None:
     ]
 
     assert open_ones == ["Active", "Suspended"]
+
+
+def test_more_standing_goals_than_a_session_holds_are_an_error() -> None:
+    goals = [NewGoal(description=f"goal {number}") for number in range(3)]
+    config = Config(max_goals=2)
+    assert list(standing_errors(goals[:2], config)) == []
+    [error] = standing_errors(goals, config)
+    assert "there are 3" in error
+    assert "max_goals" in error
+
+
+def test_the_error_of_a_standing_goal_is_a_sentence_behind_its_place() -> None:
+    [error] = standing_errors([NewGoal(description="  ")], Config())
+    assert error == "goals.0: the description must not be empty"
