@@ -214,7 +214,7 @@ def _data_of(source: str, observations: Sequence[Observation]) -> JsonObject:
     matching = (
         observation.data
         for observation in observations
-        if (observation.source, observation.type) == (source, "state")
+        if (observation.source, observation.type) == (source, "state") and not observation.is_sent
     )
     return next(matching, {})
 

@@ -87,7 +87,7 @@ def _check_result(name: str, result: object, request: IntakeRequest) -> list[Obs
     if not isinstance(result, list) or not all(isinstance(item, Observation) for item in result):
         raise PluginError(name, "should return a list of boyd.Observation")
     check_count(result)
-    result = [_with_trace(observation, request) for observation in result]
+    result = [_mark_sent(_with_trace(observation, request), name) for observation in result]
     size = sum(_size(observation, index) for index, observation in enumerate(result))
     if size > MAX_BYTES:
         raise BadIntake(f"{size} bytes of observations in one request; the limit is {MAX_BYTES}")
@@ -145,6 +145,14 @@ def _with_trace(observation: Observation, request: IntakeRequest) -> Observation
             metadata = {"traceparent": text, **(observation.metadata or {})}
             return observation.model_copy(update={"metadata": metadata})
     return observation
+
+
+def _mark_sent(observation: Observation, name: str) -> Observation:
+    """The observation with the name of its format or intake, unless it has one."""
+    metadata = observation.metadata or {}
+    if metadata.get("intake") is not None:
+        return observation
+    return observation.model_copy(update={"metadata": {**metadata, "intake": name}})
 
 
 def _size(observation: Observation, index: int) -> int:

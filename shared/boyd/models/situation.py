@@ -67,6 +67,10 @@ class Triple(Model):
 ObservationType = Literal["metric", "log", "alert", "event", "state"]
 
 
+#: The beginning of the source of an observation that was sent in the name of a plugin.
+FORGED = "intake:"
+
+
 class Observation(Model):
     """One signal from one source at one time."""
 
@@ -76,6 +80,16 @@ class Observation(Model):
     severity: Severity | None = None
     metadata: JsonObject | None = None
     timestamp: Timestamp = Field(default_factory=utc_now)
+
+    @property
+    def is_sent(self) -> bool:
+        """True if it was sent to an intake, and not observed by a plugin."""
+        return (self.metadata or {}).get("intake") is not None
+
+    @property
+    def is_forged(self) -> bool:
+        """True if it was sent in the name of a plugin of the agent; its source says so."""
+        return self.source.startswith(FORGED)
 
 
 class SeriesPoint(Model):

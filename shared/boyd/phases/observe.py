@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from boyd.models import (
     explain,
 )
 from boyd.models.loop import Ticks
+from boyd.models.situation import FORGED
 from boyd.phases import time_limit
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.plugin import Observer
@@ -414,6 +416,25 @@ def assemble(
             except ValueError as error:
                 ctx.report_hook(hook, error)
     return observations + added, added
+
+
+def mark_forged(ctx: PhaseContext, sent: Iterable[Observation]) -> list[Observation]:
+    """Put `intake:` in front of the sources that belong to a plugin of the agent.
+
+    Such a source begins with the id of a plugin that observes: who sends an observation chooses
+    its source, and must not speak for a plugin.
+    """
+    hooks = {hook.plugin_id for hook in ctx.host.hooks("on_observe")}
+    plugins = {id.partition(":")[0] for id in ctx.host.observers} | hooks
+    return [
+        item.patched({"source": FORGED + item.source}) if _first_word(item) in plugins else item
+        for item in sent
+    ]
+
+
+def _first_word(observation: Observation) -> str:
+    """The beginning of the source, as `http-monitor` of `http-monitor/health-check`."""
+    return re.split(r"[^\w.-]", observation.source, maxsplit=1)[0]
 
 
 def observation_of_run(run: Run) -> Observation:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
 from hashlib import sha256
@@ -204,14 +204,9 @@ class DecisionRules(Plugin):
                 yield from _misfits(rule, action)
 
     @orienter()
-    def matches(self, observations: list[Observation], ctx: Context) -> SituationAssessment:
-        """Find the observations that rules are about.
-
-        One that was sent to the agent does not count if its source is that of an observer of the
-        agent: a sender of observations must not decide on actions in the name of a plugin.
-        """
-        plugins = {observer.partition(":")[0] for observer in ctx.catalog.observers}
-        observations = [item for item in observations if not is_forged(item, plugins)]
+    def matches(self, observations: list[Observation]) -> SituationAssessment:
+        """Find the observations that rules are about, and none sent in the name of a plugin."""
+        observations = [item for item in observations if not item.is_forged]
         findings: list[str] = []
         matches: list[RuleMatch] = []
         for rule in self.options.rules:
@@ -269,12 +264,6 @@ def _due_match(matches: list[RuleMatch], ctx: Context) -> RuleMatch:
         return matches[0]
     times = ctx.state.get_many([match.key for match in matches])
     return min(matches, key=lambda match: times.get(match.key, 0.0))
-
-
-def is_forged(observation: Observation, plugins: Collection[str]) -> bool:
-    """Report whether an observation was sent in the name of one of these plugins of the agent."""
-    sent = (observation.metadata or {}).get("intake") is not None
-    return sent and observation.source.partition("/")[0] in plugins
 
 
 def _condition(rule: DecisionRule) -> Condition | None:

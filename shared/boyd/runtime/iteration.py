@@ -260,7 +260,7 @@ class IterationSteps:
     def _orient(self, entry: PhaseEntry, ctx: PhaseContext) -> NextStep | None:
         record = entry.record
         runs = [observe.observation_of_run(read_run(fields)) for fields in entry.runs]
-        extra = [*record.intake, *runs]
+        extra = [*observe.mark_forged(ctx, record.intake), *runs]
         # Hooks add observations: their problems are those of the observe phase.
         ctx.phase = "observe"
         observations, added = observe.assemble(ctx, record.observation_texts, extra)

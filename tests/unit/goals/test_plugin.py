@@ -24,6 +24,7 @@ from boyd_goals.sessions import Sessions
 from boyd_goals.state import Episode, GoalEvidence
 from boyd_goals.tool_profiles import PROFILES, ToolProfile
 from goals_kit import CONFIG, Mind, Steer, check, patch_goals
+from kit import seen
 
 DESCRIPTION = "Find mammals"
 CRITERIA = "unicorn habitat, dragon nests and whale songs"
@@ -886,3 +887,13 @@ def test_a_replay_can_tell_what_an_idle_iteration_comes_to() -> None:
     judgement = judge(Shadow(Agent("test", plugins=[Goals()])), record)
 
     assert (judgement.why, judgement.differences) == (None, [])
+
+
+@pytest.mark.parametrize("source", ["goals", "episodes", "working-memory"])
+def test_nobody_who_sends_observations_speaks_for_the_goals(source: str) -> None:
+    mind = Mind()
+    sent = seen(source, type="state", data={"odd": 1}, metadata={"intake": "json"})
+    mind.lab.intake(sent)
+    result = mind.lab.run()
+    assert [item.data for item in result.observations] == [{"odd": 1}]
+    assert not result.problems

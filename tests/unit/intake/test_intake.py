@@ -102,11 +102,15 @@ def half_a_character(_: IntakeRequest) -> list[Observation]:
     return [changed]
 
 
+def one(_: IntakeRequest) -> list[Observation]:
+    return [Observation(source="x", type="event", data={}, metadata={"intake": None, "a": 1})]
+
+
 @pytest.fixture
 def own_formats(monkeypatch: pytest.MonkeyPatch) -> None:
     """Formats of somebody's own, in this module."""
     names = ["gives_text", "too_many", "too_much", "half_a_character", "absent", "STRUCTURED"]
-    names.append("raises_a_lookup_error")
+    names += ["raises_a_lookup_error", "one"]
     points = {name: EntryPoint(name, f"{__name__}:{name}", formats.GROUP) for name in names}
     monkeypatch.setattr(formats, "_entry_points", lambda: points)
 
@@ -124,6 +128,11 @@ def own_formats(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_format_that_cannot_be_used_is_an_error_of_its_own(name: str, message: str) -> None:
     with pytest.raises(BoydError, match=message):
         parse(name, request({}))
+
+
+@pytest.mark.usefixtures("own_formats")
+def test_a_format_puts_its_name_on_its_observations() -> None:
+    assert parse("one", request({}))[0].metadata == {"intake": "one", "a": 1}
 
 
 @pytest.mark.usefixtures("own_formats")

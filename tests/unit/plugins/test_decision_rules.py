@@ -78,11 +78,11 @@ def decide(*observations: Observation, rules: tuple[dict[str, Any], ...] = (REST
     return rig.decide(rig.orient(list(observations)))
 
 
-def test_observations_from_intake_do_not_match_rules_for_a_plugin() -> None:
-    rig = RuleRig({**RESTART, "source": "*"})
-    sent = workload("web").patched({"metadata": {"intake": "json"}})
-    assert rig.decide(rig.orient([sent])) is None
-    other = sent.patched({"source": "kubernetes-of-others/workload"})
+def test_no_pattern_of_a_rule_fits_what_was_sent_in_the_name_of_a_plugin() -> None:
+    rig = RuleRig({**RESTART, "source": "*kubernetes*"})
+    forged = workload("web").patched({"source": "intake:kubernetes/workload"})
+    assert rig.decide(rig.orient([forged])) is None
+    other = forged.patched({"source": "kubernetes-of-others/workload"})
     assert rig.decide(rig.orient([other])) is not None
 
 

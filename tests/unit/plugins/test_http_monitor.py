@@ -68,6 +68,21 @@ def fail(monitor: Rig, times: int) -> Situation:
     return monitor.orient(observations)
 
 
+@pytest.mark.parametrize(
+    "data", [{"endpointId": "api", "healthy": False, "consecutiveFailures": 9}, {}]
+)
+def test_an_observation_that_was_sent_restarts_no_endpoint(web: Site, data: dict[str, Any]) -> None:
+    monitor = HttpMonitor(endpoints=[endpoint(f"{web.url}/health", restart=FUNCTION)])
+    lab = Lab(Agent("a", plugins=[monitor]))
+    lab.intake(Observation(source="http-monitor/health-check", type="event", data=data))
+    result = lab.run()
+
+    assert result.observations[-1].source == "intake:http-monitor/health-check"
+    assert not result.problems
+    assert result.decision is None or result.decision.is_no_op
+    assert RESTARTED == []
+
+
 def test_a_healthy_endpoint_is_one_info_metric(web: Site) -> None:
     [observation] = rig(endpoint(f"{web.url}/health")).observe()
     assert (observation.source, observation.type, observation.severity) == (

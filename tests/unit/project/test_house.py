@@ -70,6 +70,7 @@ KERNEL = {
     "the archive and the export of traces in the process of beat": 12,
     "pools that end their idle processes, and fork them while no thread has a lock": 21,
     "answers that came before anybody waited for them": 1,
+    "observations that were sent in the name of a plugin, which nobody takes for its own": 21,
 }
 LIBRARY = {
     "the library without its guests": 66_000,
@@ -132,6 +133,8 @@ LIBRARY = {
     "notices of a verification, of which each may fail alone": 22,
     "the archive and the export of traces in the process of beat": 28,
     "pools that end their idle processes": 3,
+    "observations that were sent in the name of a plugin, which nobody takes for its own": 32,
+    "commands whose output was cut off, and those that were out of time": 12,
 }
 #: The most modules in all packages; a feature that needs more adds a line that names it.
 MODULES = {

@@ -16,7 +16,7 @@ from boyd.store import Retention, Slot
 from boyd.store.keys import Keys
 from boyd.testing import Lab
 from harness import wait_until
-from kit import Recorder, agent, choice, chooses, plugin, seen, sees, slot_around
+from kit import Recorder, agent, choice, chooses, plugin, reads, seen, sees, slot_around
 
 
 def test_an_agent_has_these_defaults() -> None:
@@ -216,6 +216,32 @@ def test_intake_events_are_observed_once() -> None:
         [o.source for o in first.observations],
         [o.source for o in second.observations],
     ) == (["a", "b"], [])
+
+
+@pytest.mark.parametrize(
+    ("sent", "observed"),
+    [
+        ("watch/load", "intake:watch/load"),
+        ("watch:load", "intake:watch:load"),
+        ("watch", "intake:watch"),
+        ("adds/load", "intake:adds/load"),
+        ("watch-2/load", "watch-2/load"),
+        ("judge/load", "judge/load"),
+        ("other/watch", "other/watch"),
+    ],
+)
+def test_nobody_who_sends_observations_speaks_for_a_plugin_that_observes(
+    sent: str, observed: str
+) -> None:
+    plugins = [
+        plugin(sees("load"), id="watch"),
+        plugin(id="adds", on_observe=lambda observations: None),
+        plugin(reads("judge"), id="judge"),
+    ]
+    lab = Lab(Agent("a", plugins=plugins))
+    lab.intake(seen(sent))
+
+    assert [item.source for item in lab.run().observations] == [observed]
 
 
 def test_a_trigger_during_an_iteration_joins_it() -> None:

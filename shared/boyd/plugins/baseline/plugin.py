@@ -14,7 +14,6 @@ from boyd.plugins.baseline.learner import HOUR
 from boyd.plugins.baseline.measurements import Measurement, MeasurementFilter, series_id
 from boyd.plugins.baseline.series_memory import SeriesMemory
 from boyd.plugins.baseline.unusual_series import UnusualSeries, format_figure, open_anomaly
-from boyd.plugins.decision_rules import is_forged
 from boyd.text.formatting import counted
 
 #: Fields with settings, which are no measurements.
@@ -57,7 +56,7 @@ class Baseline(Plugin):
         """Compare every number with what is usual for it, and learn from it."""
         now = ctx.now().timestamp()
         memory = SeriesMemory(ctx.state)
-        measurements, omitted = self._measurements(observations, ctx, memory, now)
+        measurements, omitted = self._measurements(observations, memory, now)
         memory.seasons.load(_hours(measurements, memory))
         learning, adopted = 0, []
         for id, values in measurements.items():
@@ -69,11 +68,10 @@ class Baseline(Plugin):
         return self._assessment(memory, len(measurements), learning, omitted, adopted)
 
     def _measurements(
-        self, observations: list[Observation], ctx: Context, memory: SeriesMemory, now: float
+        self, observations: list[Observation], memory: SeriesMemory, now: float
     ) -> tuple[dict[str, list[Measurement]], int]:
         """The measurements of each series, oldest first, and the number of series left out."""
-        plugins = {observer.partition(":")[0] for observer in ctx.catalog.observers}
-        trusted = [item for item in observations if not is_forged(item, plugins)]
+        trusted = [item for item in observations if not item.is_forged]
         measurements: dict[str, list[Measurement]] = defaultdict(list)
         omitted: set[str] = set()
         free = self.options.max_series - len(memory)

@@ -35,7 +35,7 @@ def read_reports(observations: Iterable[Observation], names: Mapping[str, Sequen
     needs: Needs = {}
     for observation in observations:
         stated = observation.data.get("dependsOn")
-        if isinstance(stated, dict) and (observation.metadata or {}).get("intake") is None:
+        if isinstance(stated, dict) and not observation.is_sent:
             for thing, others in stated.items():
                 if isinstance(others, list):
                     name = thing_named(thing, names)
