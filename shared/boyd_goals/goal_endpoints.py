@@ -6,7 +6,7 @@ import base64
 import functools
 import json
 from collections.abc import Callable, Collection, Sequence
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar, get_args
 
 from pydantic import ValidationError
 
@@ -90,6 +90,20 @@ def _limit(request: EndpointRequest, name: str = "limit", usual: int = USUAL) ->
     if not text.isascii() or not text.isdigit() or not 0 < int(text) <= MOST:
         raise Refused(422, f"{name}: {text!r} is not a number from 1 to {MOST}")
     return int(text)
+
+
+def _status(request: EndpointRequest) -> str | None:
+    status, every = request.query.get("status"), get_args(GoalStatus)
+    if status not in (None, *every):
+        raise Refused(422, f"status: {status!r} is none of {', '.join(every)}")
+    return status
+
+
+def _iteration(request: EndpointRequest) -> int | None:
+    text = request.query.get("iteration")
+    if text is not None and not (text.isascii() and text.isdigit()):
+        raise Refused(422, f"iteration: {text!r} is not a number")
+    return None if text is None else int(text)
 
 
 def _query(request: EndpointRequest, purpose: str) -> str:
@@ -191,8 +205,7 @@ class Endpoints(GoalTools):
     @serve("GET", "/goals")
     def list_goals(self, request: EndpointRequest, ctx: Context) -> api.GoalList:
         """List the goals, most important first."""
-        status = request.query.get("status")
-        session = self.sessions(ctx).read()
+        status, session = _status(request), self.sessions(ctx).read()
         fitting = [goal for goal in session.goals.values() if status in (None, goal.status)]
         return api.GoalList(goals=in_order(session, fitting))
 
@@ -276,11 +289,9 @@ class Endpoints(GoalTools):
     @serve("GET", "/cycles")
     def cycles(self, request: EndpointRequest, ctx: Context) -> api.DecisionList:
         """List the decisions of all cycles, newest first."""
-        limit, iteration = _limit(request), request.query.get("iteration")
+        limit, iteration = _limit(request), _iteration(request)
         decisions = self.sessions(ctx).read().decisions[::-1]
-        fitting = [
-            decision for decision in decisions if iteration in (None, str(decision.iteration))
-        ]
+        fitting = [decision for decision in decisions if iteration in (None, decision.iteration)]
         return api.DecisionList(cycles=fitting[:limit])
 
     @serve("GET", "/memory")

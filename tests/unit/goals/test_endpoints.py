@@ -151,6 +151,8 @@ def test_cycles_are_listed_newest_first_or_by_iteration() -> None:
     cycles = mind.ask("cycles", query={"iteration": str(results[1].iteration)})[1]["cycles"]
     assert [cycle["cycle"] for cycle in cycles] == [2]
     assert mind.ask("cycles", query={"limit": "no"})[0] == 422
+    status, answer = mind.ask("cycles", query={"iteration": "last"})
+    assert (status, answer) == (422, {"error": "iteration: 'last' is not a number"})
 
 
 def test_memory_can_be_listed_consolidated_and_recalled() -> None:
@@ -296,3 +298,9 @@ def test_tools_are_listed_with_their_actions() -> None:
     actions = {tool["name"]: tool["action"] for tool in mind.ask("tools")[1]["tools"]}
 
     assert actions == {**{name: f"goals:{name}" for name in PROFILES}, "other:tidy": "other:tidy"}
+
+
+def test_a_status_that_no_goal_can_have_is_refused() -> None:
+    status, answer = Mind().ask("list_goals", query={"status": "active"})
+    assert status == 422
+    assert answer["error"] == "status: 'active' is none of Active, Suspended, Completed, Failed"
