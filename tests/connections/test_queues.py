@@ -307,6 +307,24 @@ def test_dead_letters_in_a_list_move_oldest_first(broker: int, client: redis.Red
             rig.act("requeue", {"queue": "dead"}, function)
 
 
+def test_messages_of_every_priority_are_shown_and_moved(broker: int, client: redis.Redis) -> None:
+    urgent, later = "dead\x06\x163", "dead\x06\x169"
+    client.lpush(urgent, "two", "three")
+    client.lpush(later, "four")
+    rig = redis_rig(broker, max_age=60, sample_messages=2)
+    rig.observe()
+    rig.clock.forward(70)
+    assert [row["queue"] for row in data_of(rig.observe(), "age")] == ["dead"]
+
+    params = {"queue": "dead", "to": "celery", "at_most": 2}
+    assert rig.act("requeue", params, "dry_run")["samples"] == ["two", "three"]
+    output = rig.act("requeue", params)
+    assert output["moved"] == 2
+    assert rig.verify("requeue", params, output).verdict == "effective"
+    assert client.lrange("celery\x06\x163", 0, -1) == [b"three", b"two"]
+    assert client.lrange(later, 0, -1) == [b"four"]
+
+
 def test_a_stream_without_consumers_and_one_that_lags(broker: int, client: redis.Redis) -> None:
     client.xgroup_create("orders", "billing", mkstream=True)
     for number in range(5):

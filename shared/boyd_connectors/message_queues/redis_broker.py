@@ -93,11 +93,13 @@ class RedisBroker:
             return [_readable(name, look) for name, look in looks.items()]
 
     def samples(self, queue: str, number: int, ctx: Context) -> list[str]:
-        """The beginnings of the oldest messages."""
+        """The beginnings of the oldest messages, those of Celery's first priority first."""
         self._check(queue)
-        with self._connect() as client:
-            rows: Any = client.lrange(queue, -number, -1)
-        return [excerpt(row) for row in reversed(rows)]
+        with self._connect() as client, client.pipeline(transaction=False) as pipe:
+            for name in _lists(queue):
+                pipe.lrange(name, -number, -1)
+            rows = [row for part in pipe.execute() for row in reversed(part)]
+        return [excerpt(row) for row in rows[:number]]
 
     def check_purge(self, queue: str) -> None:
         """Refuse what is no list of the options."""
@@ -121,19 +123,15 @@ class RedisBroker:
         return int(sum(lengths))
 
     def requeue(self, queue: str, to: str | None, most: int, ctx: Context) -> int:
-        """Move the oldest messages of a list to the new end of another one, each exactly once."""
+        """Move the oldest messages of a list to the new end of another one, each exactly once.
+
+        Those of Celery's lists for other priorities keep their priority.
+        """
         assert to is not None, "it was checked"
         moved = 0
         with self._connect(changes=True) as client:
-            while moved < most:
-                step = min(_STEP, most - moved)
-                with client.pipeline(transaction=True) as pipe:
-                    for _ in range(step):
-                        pipe.lmove(queue, to, "RIGHT", "LEFT")
-                    done = sum(reply is not None for reply in pipe.execute())
-                moved += done
-                if done < step:
-                    break
+            for source, target in zip(_lists(queue), _lists(to), strict=True):
+                moved += _move(client, source, target, most - moved)
         return moved
 
     def _check(self, queue: str) -> None:
@@ -144,10 +142,13 @@ class RedisBroker:
         with client.pipeline(transaction=False) as pipe:
             for key in _lists(name):
                 pipe.llen(key)
-            pipe.lindex(name, -1)
-            *lengths, oldest = pipe.execute()
+            for key in _lists(name):
+                pipe.lindex(key, -1)
+            replies = pipe.execute()
+        half = len(replies) // 2
+        oldest = next((message for message in replies[half:] if message), None)
         head = hashlib.sha256(oldest).hexdigest()[:16] if oldest else ""
-        return MessageQueue(name=name, depth=int(sum(lengths)), head=head)
+        return MessageQueue(name=name, depth=int(sum(replies[:half])), head=head)
 
     def _stream(self, client: redis.Redis, name: str, group: str) -> MessageQueue:
         groups: Any = client.xinfo_groups(name)
@@ -218,6 +219,21 @@ def _readable(name: str, look: Callable[[], MessageQueue]) -> MessageQueue:
 
 def _lists(queue: str) -> list[str]:
     return [queue, *(f"{queue}{suffix}" for suffix in _PRIORITIES)]
+
+
+def _move(client: redis.Redis, source: str, target: str, most: int) -> int:
+    """Move at most so many of the oldest messages; the number of those that were there."""
+    moved = 0
+    while moved < most:
+        step = min(_STEP, most - moved)
+        with client.pipeline(transaction=True) as pipe:
+            for _ in range(step):
+                pipe.lmove(source, target, "RIGHT", "LEFT")
+            done = sum(reply is not None for reply in pipe.execute())
+        moved += done
+        if done < step:
+            break
+    return moved
 
 
 def _celery_queue(client: redis.Redis) -> MessageQueue:
