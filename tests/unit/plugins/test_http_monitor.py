@@ -68,6 +68,23 @@ def fail(monitor: Rig, times: int) -> Situation:
     return monitor.orient(observations)
 
 
+def test_only_the_histories_of_failing_endpoints_are_read(
+    web: Site, nowhere: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monitor = rig(endpoint(web.url, "up"), endpoint(nowhere, "down"))
+    observations = monitor.observe()
+    read: list[str] = []
+    get_many = monitor.state.get_many
+
+    def note(keys: list[str]) -> dict[str, Any]:
+        read.extend(keys)
+        return get_many(keys)
+
+    monkeypatch.setattr(monitor.state, "get_many", note)
+    monitor.orient(observations)
+    assert read == ["endpoint:down"]
+
+
 @pytest.mark.parametrize(
     "data", [{"endpointId": "api", "healthy": False, "consecutiveFailures": 9}, {}]
 )

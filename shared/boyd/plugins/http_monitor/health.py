@@ -158,8 +158,7 @@ def gather(
     """The evidence in the monitor's observations of this iteration."""
     failing = [
         _unhealthy(endpoints[id], memories[id], observation, now)
-        for id, observation in by_endpoint(observations, endpoints).items()
-        if not observation.data["healthy"]
+        for id, observation in failing_by_endpoint(observations, endpoints).items()
     ]
     # The sort is stable: endpoints to restart come first, but only if there are too many.
     ranked = (
@@ -177,12 +176,12 @@ def gather(
     )
 
 
-def by_endpoint(
+def failing_by_endpoint(
     observations: Sequence[Observation], endpoints: Mapping[str, MonitoredEndpoint]
 ) -> dict[str, Observation]:
-    """The observations by endpoint id, in the order of configuration."""
+    """The observations of failing endpoints by their ids, in the order of configuration."""
     by_id = {str(observation.data["endpointId"]): observation for observation in observations}
-    return {id: by_id[id] for id in endpoints if id in by_id}
+    return {id: by_id[id] for id in endpoints if id in by_id and not by_id[id].data["healthy"]}
 
 
 def assess(

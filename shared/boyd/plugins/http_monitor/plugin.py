@@ -140,7 +140,7 @@ class HttpMonitor(Plugin):
     ) -> SituationAssessment:
         """Find the unhealthy endpoints, and whether their failures have a common cause."""
         own = [o for o in observations if o.source == self._source]
-        failing = [self._endpoints[id] for id in health.by_endpoint(own, self._endpoints)]
+        failing = [self._endpoints[id] for id in health.failing_by_endpoint(own, self._endpoints)]
         evidence = health.gather(own, self._endpoints, health.recall(ctx, failing), ctx.now())
         due = f"{self.id}:health_check" not in ctx.not_due
         return health.assess(f"{self.id}:analyze_failures", self._source, evidence, due)
