@@ -9,7 +9,12 @@ from typing import Any
 
 import psutil
 import pytest
-from mcp_types import CallToolResult, TextContent
+from mcp_types import (
+    PROTOCOL_VERSION_META_KEY,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    CallToolResult,
+    TextContent,
+)
 from pydantic import ValidationError
 
 from boyd import ConfigError
@@ -18,6 +23,8 @@ from boyd.llm.toolbox import Toolbox
 from boyd.models import ActionResult, ApprovalItem
 from boyd.plugin import PluginHost
 from boyd.plugin.plugin_boundary import validate
+from boyd.plugins.mcp_client import mcp_connection
+from boyd.plugins.mcp_client.mcp_connection import Deadline, McpConnection
 from boyd.plugins.mcp_client.remote_server import RemoteServer
 from boyd.plugins.mcp_client.remote_tools import Arguments, mistakes
 from boyd.plugins.mcp_client.tool_descriptions import ambiguous, digest, flaw, visible
@@ -536,3 +543,42 @@ def test_invisible_characters_of_a_result_are_shown_by_their_numbers() -> None:
     output = output_of(CallToolResult(content=[text], structured_content={"a": "b\u200b"}))
 
     assert output == {"text": "fine\\u{202e}\\u{1b}[2J", "structured": {"a": "b\\u{200b}"}}
+
+
+class Choosy:
+    """A server that speaks some revisions, and names them as it refuses others."""
+
+    def __init__(self, *spoken: str) -> None:
+        self.spoken = spoken
+        self.asked: list[str] = []
+
+    def exchange(self, message: Any, headers: Any, until: Deadline) -> dict[str, Any]:
+        revision = message["params"]["_meta"][PROTOCOL_VERSION_META_KEY]
+        self.asked.append(revision)
+        if revision not in self.spoken:
+            data = {"supported": list(self.spoken), "requested": revision}
+            return {"error": {"code": UNSUPPORTED_PROTOCOL_VERSION, "message": "no", "data": data}}
+        info = {"name": "choosy", "version": "1"}
+        return {
+            "result": {
+                "supportedVersions": list(self.spoken),
+                "capabilities": {},
+                "serverInfo": info,
+                "ttlMs": 0,
+                "cacheScope": "public",
+            }
+        }
+
+    def send(self, message: Any, headers: Any, until: Deadline) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def test_a_server_is_asked_again_with_a_revision_that_both_speak(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mcp_connection, "MODERN_PROTOCOL_VERSIONS", ("2026-07-28", "2027-01-01"))
+    server = Choosy("2026-07-28", "2028-01-01")
+    connection = McpConnection(server, Deadline(60))
+    assert connection.revision == "2026-07-28"
+    assert server.asked == ["2027-01-01", "2026-07-28"]

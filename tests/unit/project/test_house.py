@@ -135,6 +135,7 @@ LIBRARY = {
     "pools that end their idle processes": 3,
     "observations that were sent in the name of a plugin, which nobody takes for its own": 32,
     "commands whose output was cut off, and those that were out of time": 12,
+    "a revision of MCP that a server says it speaks": 7,
 }
 #: The most modules in all packages; a feature that needs more adds a line that names it.
 MODULES = {

@@ -119,6 +119,14 @@ def _is_other_revision(failure: ServerFailure) -> bool:
     return isinstance(failure, RequestRefused) and failure.code == UNSUPPORTED_PROTOCOL_VERSION
 
 
+def _common_revisions(refusal: RequestRefused) -> list[str]:
+    """The newer revisions, newest last, that a server says it speaks as it refuses another one."""
+    offered = refusal.data.get("supported") if isinstance(refusal.data, dict) else None
+    if not _is_other_revision(refusal) or not isinstance(offered, list):
+        return []
+    return [revision for revision in MODERN_PROTOCOL_VERSIONS if revision in offered]
+
+
 class McpConnection:
     """A conversation with a server, until a deadline."""
 
@@ -163,11 +171,11 @@ class McpConnection:
         try:
             result = self._ask("server/discover", {}, DiscoverResult, until=until)
         except RequestRefused as refusal:
-            read_tool = refusal.data.get("supported") if isinstance(refusal.data, dict) else None
-            if refusal.code != UNSUPPORTED_PROTOCOL_VERSION or self.revision not in (
-                read_tool or ()
-            ):
+            # A server may refuse the first request whatever its revision, to name what it speaks.
+            common = _common_revisions(refusal)
+            if not common:
                 raise
+            self.revision = common[-1]
             result = self._ask("server/discover", {}, DiscoverResult, until=until)
         if self.revision not in result.supported_versions:
             raise ServerFailure("it speaks no revision of the protocol that Boyd knows")
