@@ -91,7 +91,7 @@ def remembering(*relevances: float, config: Config = CONFIG, **fields: Any) -> G
 
 
 def check(session: GoalSession, config: Config) -> None:
-    """True if all of a session fits together."""
+    """Assert that all of a session fits together."""
     goals = session.goals
     assert len(goals) <= config.max_goals
     assert len(session.memory) <= config.working_memory_capacity

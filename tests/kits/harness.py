@@ -119,8 +119,8 @@ def nursery() -> Nursery:
 class Deployment:
     """A Redis with workers and beats as processes of their own.
 
-    Agents are written as `module:name` of a module in `tests/agents`. `BOYD_EFFECTS` names a
-    file that their actions append to: what happened outside Redis.
+    Agents are written as `module:name` of a module in `tests/agents`. `EFFECTS` names a file
+    that their actions append to: what happened outside Redis.
     """
 
     #: Whether processes are forked from one that has imported all they need.

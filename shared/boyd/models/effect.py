@@ -22,7 +22,7 @@ CompensationState = Literal["rolled back", "not restored", "asked", "failed", "n
 #: Why an action is held: as many executions of it as may be in flight are queued, running or being
 #: verified (`open`), on this target or on all (`limit`); or its case waits, to learn if that ends
 #: without the action (`held out`); or it had no effect, or nobody can tell; or it has done harm,
-#: which was rolled back or not; or harm on one target has stopped it on all.
+#: which was rolled back or not; or harm on one target has stopped it on all; or it was `denied`.
 HoldKind = Literal[
     "queued",
     "running",

@@ -10,7 +10,8 @@ PATTERN = r"^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?$"
 #: The most characters of a `traceparent`.
 LONGEST = 200
 _FORM = re.compile(PATTERN)
-_FIRST_VERSION = 55
+#: The characters of one of version 00.
+_FIRST_LENGTH = 55
 
 
 class TraceContext(NamedTuple):
@@ -25,7 +26,7 @@ def parse_traceparent(text: object) -> TraceContext | None:
     if not isinstance(text, str) or len(text) > LONGEST or not _FORM.match(text):
         return None
     version, trace_id, span_id = text.split("-")[:3]
-    longer = len(text) > _FIRST_VERSION
+    longer = len(text) > _FIRST_LENGTH
     if version == "ff" or (version == "00" and longer):
         return None
     context = TraceContext(int(trace_id, 16), int(span_id, 16))
