@@ -126,8 +126,9 @@ class NotificationRecord(KeptModel):
         if (self.plugin, self.recipient) != (other.plugin, other.recipient):
             return False
         if self.stage in _REPEATABLE and other.stage in _REPEATABLE:
-            return (other.occasion, other.stage) > (self.occasion, self.stage)
-        if "half-time" in (self.stage, other.stage) and not {self.stage, other.stage}.isdisjoint(
+            if self.occasion != other.occasion:
+                return other.occasion > self.occasion
+        elif "half-time" in (self.stage, other.stage) and not {self.stage, other.stage}.isdisjoint(
             _REPEATABLE
         ):
             return False
