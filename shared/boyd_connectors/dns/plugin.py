@@ -95,13 +95,13 @@ class NameProblem(NamedTuple):
     data: JsonObject
 
 
-def problem_of(answer: DnsAnswer) -> tuple[str, Severity] | None:
+def problem_of(answer: DnsAnswer) -> str | None:
     """The problem that a single answer is; None if it has values."""
     if answer.code == "NXDOMAIN":
-        return "the name does not exist", "error"
+        return "the name does not exist"
     if answer.code != "NOERROR":
-        return f"the resolver fails: {answer.code}", "error"
-    return None if answer.values else ("the name has no such record", "error")
+        return f"the resolver fails: {answer.code}"
+    return None if answer.values else "the name has no such record"
 
 
 def name_problems(
@@ -117,9 +117,8 @@ def name_problems(
     question: JsonObject = {"name": watched.name, "type": watched.type}
     for resolver, answer in answers.items():
         if (problem := problem_of(answer)) and (_is_definite(answer) or resolver in failing):
-            text, severity = problem
-            more: JsonObject = {"resolver": resolver, "code": answer.code, "problem": text}
-            yield NameProblem("name", severity, {**question, **more})
+            more: JsonObject = {"resolver": resolver, "code": answer.code, "problem": problem}
+            yield NameProblem("name", "error", {**question, **more})
     definite = {name: answer for name, answer in answers.items() if _is_definite(answer)}
     if watched.agree and len({*definite.values()}) > 1:
         by_resolver: JsonObject = {name: _values_text(answer) for name, answer in definite.items()}

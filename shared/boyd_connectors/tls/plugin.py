@@ -304,10 +304,10 @@ class Tls(Connector):
         """The problems of a server; one that trickles, or whose name is not resolved, is slow."""
         options = self.options
         days = options.warning_days, options.error_days
-        look = BoundedCall(
+        call = BoundedCall(
             lambda: list(problems(endpoint, options.timeout, now, *days)), SLOW * options.timeout
         )
-        result = self._calls.make({endpoint.id: look})[endpoint.id]
+        result = self._calls.make({endpoint.id: call})[endpoint.id]
         if isinstance(result, Exception):
             return [TlsProblem("unreachable", "error", {"error": str(result)[:MAX_ERROR]})]
         return result
