@@ -72,8 +72,10 @@ def read_profile(name: str | None) -> Profile | None:
         ConfigError: it does not exist, is not valid, or other users can read its key.
     """
     path = profiles_file()
-    if name is None and not path.exists():
-        return None
+    if not path.exists():
+        if name is None:
+            return None
+        raise ConfigError(f"no profile {name!r}: {path} does not exist; make it, with [{name}]")
     tables = read_toml(path)
     if (name or DEFAULT) not in tables:
         if name is None:

@@ -145,6 +145,11 @@ def test_a_key_that_others_can_read_is_refused(profiles: Path, name: str) -> Non
         open_api(load_settings(), Flags(profile="work"))
 
 
+def test_a_profile_without_a_file_of_profiles_is_missed_by_its_name(home: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no profile 'work': .*profiles.toml does not exist"):
+        open_api(load_settings(), Flags(profile="work"))
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
