@@ -506,7 +506,7 @@ _KIOSK = {"name": "kiosk", "principal": "kiosk"}
 
 @click.command("open")
 @click.option("--print", "only_print", is_flag=True, help="Print the link, and open no browser.")
-@click.option("--kiosk", is_flag=True, help="Print a link for a display on a wall; see below.")
+@click.option("--kiosk", is_flag=True, help="Print a link that signs in a display on a wall.")
 @deployment_api_options
 def open_console(api: Api, only_print: bool, kiosk: bool) -> None:
     """Open the console, signed in with your key.
