@@ -45,7 +45,7 @@ def fails(name: str = "fails", **settings: Any) -> Observer:
     return Observer(name=name, observe=observe, **settings)
 
 
-def assessed(*findings: str, confidence: float = 0.5, **fields: Any) -> SituationAssessment:
+def assessed(*findings: str, confidence: float | None = 0.5, **fields: Any) -> SituationAssessment:
     """An assessment with those findings."""
     defaults = {"source": "p:o", "findings": list(findings), "confidence": confidence}
     return SituationAssessment(**{**defaults, **fields})

@@ -185,10 +185,12 @@ def _show_problems(title: str, problems: list[models.Problem]) -> None:
 
 def _show_situation(situation: models.Situation, changes: Sequence[models.Change]) -> None:
     _heading("Situation")
+    stated = [item.confidence for item in situation.assessments if item.confidence is not None]
+    has_confidence = bool(stated or situation.confidence)
     output.print_pairs(
         ("summary", situation.summary),
         ("priority", situation.priority),
-        ("confidence", f"{situation.confidence:.2f}"),
+        ("confidence", f"{situation.confidence:.2f}" if has_confidence else ""),
         *(
             (f"from {item.source}", "; ".join(item.findings) or "nothing")
             for item in situation.assessments

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,6 +53,20 @@ def test_incidents_are_listed_shown_and_exported(cli: Cli, lab: Lab) -> None:
 
 def test_a_time_without_an_incident_is_not_found(cli: Cli) -> None:
     assert "no incident of web-3" in cli("incidents", "web-3", "2026-01-05T12:00:00Z", status=4)
+
+
+@pytest.mark.parametrize("command", ["history", "incidents web-3", "actions executions"])
+def test_a_period_that_ends_before_it_begins_is_refused(cli: Cli, command: str) -> None:
+    message = cli(*command.split(), "--since", "1h", "--until", "2h", status=2)
+    assert "--since: it is not before --until" in message
+
+
+def test_an_iteration_without_a_confidence_shows_none(cli: Cli, store: Store) -> None:
+    assessment = assessed("looked", source="p:sense", confidence=None)
+    lab_of(store, Orienter(name="sense", orient=lambda: assessment)).run()
+    _, situation, _ = re.split("^(?:Situation|Decision)$", cli("history", "1"), flags=re.MULTILINE)
+    assert "looked" in situation
+    assert "confidence" not in situation
 
 
 def test_an_incident_takes_no_period(cli: Cli) -> None:

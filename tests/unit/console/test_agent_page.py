@@ -14,14 +14,14 @@ from api_kit import Site
 from boyd import naming
 from boyd.models import Budget, ObserverHealth, Phase, Sandbox, utc_now
 from boyd.models.responses import IterationSummary, ObserverState
-from boyd.plugin import Action
+from boyd.plugin import Action, Orienter
 from boyd.store import WorkerInfo
 from boyd.testing import Lab
 from boyd_api.console import charts
 from boyd_api.console.agent_page import observer_rows
 from boyd_api.console.charts import ring, strip
 from console_kit import Browser
-from kit import Recorder, agent, choice, chooses, fails, overdue, reads, seen, sees
+from kit import Recorder, agent, assessed, choice, chooses, fails, overdue, reads, seen, sees
 from lab_redis import client_of
 from past_kit import problem
 
@@ -367,6 +367,18 @@ def test_a_click_revokes_a_grant(server: Any) -> None:
     assert (left.grant, left.ended) == (None, "revoked")
 
 
+def test_a_situation_in_which_no_orienter_states_a_confidence_shows_none(server: Any) -> None:
+    calm = Orienter(name="sense", orient=lambda: assessed("calm", confidence=None))
+    lab = Lab(agent(calm), client=client_of(server))
+    lab.run()
+    site = Site(lab, server)
+    page = Browser(site, site.key("read")).get(PAGE)
+    site.services.stop()
+
+    assert "calm" in page.text
+    assert "confidence 0.00" not in page.text
+
+
 def test_the_page_shows_the_manifest_of_each_action(server: Any) -> None:
     box = Sandbox(user="worker", files=["/srv/work"], network=["api.example.com:443"], cpu=5)
     action = Recorder().action(risk="high", sandbox=box)
@@ -375,6 +387,7 @@ def test_the_page_shows_the_manifest_of_each_action(server: Any) -> None:
     page = Browser(site, site.key("read")).get(PAGE)
     site.services.stop()
 
+    assert re.search(r"reversibility unknown\s*,\s*auto\s*,\s*at most", page.text)
     assert "sandbox: user worker; writes to /srv/work; reaches api.example.com:443; cpu 5 s" in (
         " ".join(page.text.split())
     )
