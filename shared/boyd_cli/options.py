@@ -70,6 +70,8 @@ def period_options(command: _Command) -> _Command:
             raise click.UsageError("--since and --until do not apply to a file: omit them")
         now = _read_clock(params) if texts else utc_now()
         moments = {name: parse_moment(text, now) for name, text in texts.items()}
+        if len(moments) == 2 and not moments["since"] < moments["until"]:
+            raise click.BadParameter("it is not before --until", param_hint="--since")
         return command(*args, **params | moments)
 
     since = click.option(
