@@ -460,3 +460,12 @@ def test_a_key_that_redis_loses_at_run_time_is_replaced(up: Up) -> None:
     up.says("Redis has lost the key; a new one is in")
 
     wait_until(lambda: [row["id"] for row in up.command("agents")] == ["small"])
+
+
+@pytest.mark.long
+def test_when_its_folder_is_deleted_it_says_so_and_ends(fresh: Up) -> None:
+    shutil.rmtree(fresh.state)
+
+    assert fresh.process.wait(timeout=60) == 1
+    assert f"{fresh.state} was deleted, with all data: start it again" in fresh.output.read_text()
+    wait_until(lambda: fresh.leftovers() == [])

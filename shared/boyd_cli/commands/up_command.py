@@ -495,6 +495,8 @@ class _Watch:
         if time.monotonic() - self._key_checked_at < KEY_CHECK:
             return
         self._key_checked_at = time.monotonic()
+        if not self._state.is_dir():
+            raise ConfigError(f"{self._state} was deleted, with all data: start it again")
         before = read_key(self._state)
         if _own_key(self._store, self._state) != before:
             output.say(f"Redis has lost the key; a new one is in {key_file(self._state)}")
