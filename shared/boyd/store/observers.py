@@ -30,7 +30,7 @@ class StuckBatch:
 
 
 class Observers:
-    """The observers of one agent; `Iterations.plan` opens their batches."""
+    """The observers of one agent; `Iterations.leave_start` opens their batches."""
 
     def __init__(self, client: Client, scripts: KeyedScripts, keys: Keys, timing: Timing) -> None:
         self._client = client

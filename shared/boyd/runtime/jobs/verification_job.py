@@ -257,7 +257,7 @@ class VerificationHandler(JobHandler):
         undo = naming.rollback(entry.id)
         request = act.Request(
             execution_id=undo,
-            decision=_undoing(entry, action),
+            decision=_rollback_decision(entry, action),
             requester=act.Requester(f"agent:{self._engine.agent.id}"),
             proposal=act.ProposalTerms(naming.verification(entry.id)),
             retry=True,
@@ -318,7 +318,7 @@ def _restoration(check: EffectCheck) -> EffectCheck:
     return EffectCheck("effective", check.evidence, ends=True)
 
 
-def _undoing(entry: ExecutionEntry, action: Action) -> Decision:
+def _rollback_decision(entry: ExecutionEntry, action: Action) -> Decision:
     evidence = entry.verification.evidence if entry.verification else None
     reason = f"{entry.id} made it worse: {evidence}" if evidence else f"{entry.id} made it worse"
     return Decision(
