@@ -91,7 +91,7 @@ class ProcedureMove:
         if self._record.at >= len(self._record.steps):
             return self._end("succeeded", "")
         if self._now >= self._record.until and self._progress.state != "asked":
-            late = self._give_up_step("the procedure took too long")
+            late = self._go_back_unless_busy("the procedure took too long")
             if late is not None:
                 return late
         return self._forward()
@@ -261,7 +261,7 @@ class ProcedureMove:
 
     def _stop(self, reason: str, state: StepState | None = None) -> Later:
         changes = {"detail": _short(reason), "state": state or self._progress.state}
-        fields = self._progress_field(self._record.at, changes)
+        fields = self._change_progress(self._record.at, changes)
         return self._wait_for_person(f"step {self._step.id}: {reason}", fields)
 
     def _wait_for_person(self, reason: str, fields: Mapping[str, str]) -> Later:
@@ -295,16 +295,16 @@ class ProcedureMove:
             self._find_question()
             if not self._is_open():
                 return self._go_back(reason)
-        return self._give_up_step(reason) or self._forward()
+        return self._go_back_unless_busy(reason) or self._forward()
 
     def _leave_undoing(self) -> None:
         """Leave what something keeps from being undone, such as a queue without a worker."""
         for index, done in enumerate(self._record.progress):
             if (undone := done.compensation) and undone.state == "running":
                 changes = {"state": "left", "detail": self._record.reason}
-                self._write(self._compensation_field(index, undone, **changes))
+                self._write(self._change_compensation(index, undone, **changes))
 
-    def _give_up_step(self, reason: str) -> Done | Later | None:
+    def _go_back_unless_busy(self, reason: str) -> Done | Later | None:
         """Go back, or return None if the current step is executing and has to end first."""
         if self._step.for_each is not None and self._progress.state == "running":
             return self._give_up_wave(reason)
@@ -407,7 +407,7 @@ class ProcedureMove:
         queue = self._undo_queue(index)
         if not self._engine.fleet.serving(queue):
             return self._stop_undoing(index, compensation, queues.no_worker_message(queue))
-        self._write(self._compensation_field(index, compensation))
+        self._write(self._change_compensation(index, compensation))
         return Later(0, queue=queue)
 
     def _undo_queue(self, index: int) -> str:
@@ -421,7 +421,7 @@ class ProcedureMove:
         progress = waves.progress()
         if progress is None:
             return self._wait_for_person("its targets are no longer kept", {})
-        fields = self._progress_field(index, {"wave": progress})
+        fields = self._change_progress(index, {"wave": progress})
         if progress.back and progress.halted and not progress.busy:
             return self._wait_for_person(progress.halted, fields)
         if progress.busy or progress.count("done", "not effective", "worse"):
@@ -431,7 +431,7 @@ class ProcedureMove:
             return Later(_WATCH)
         if not (stuck := progress.count("stuck")):
             state = "left" if progress.count("left") else "done"
-            self._write({**fields, **self._compensation_field(index, compensation, state=state)})
+            self._write({**fields, **self._change_compensation(index, compensation, state=state)})
             return Later(0, queue=queues.ACT)
         number = f"{stuck} of {progress.count('stuck', 'left', 'undone')} not undone"
         detail = _short(_list(progress, number, "stuck"))
@@ -454,10 +454,10 @@ class ProcedureMove:
     ) -> Done | Later:
         if result.waits_for:
             changes = {"state": "asked", "approval": result.waits_for}
-            self._write(self._compensation_field(index, compensation, **changes))
+            self._write(self._change_compensation(index, compensation, **changes))
             return Later(self._engine.recheck_after(result.waits_for, _RECHECK))
         if result.success:
-            done = self._compensation_field(index, compensation, state="done", detail=None)
+            done = self._change_compensation(index, compensation, state="done", detail=None)
             self._write(done)
             return Later(0, queue=queues.ACT)
         reason = result.error or "it failed"
@@ -469,7 +469,7 @@ class ProcedureMove:
     def _stop_undoing(
         self, index: int, compensation: StepCompensation, reason: str, **changes: Any
     ) -> Later:
-        fields = self._compensation_field(index, compensation, **changes)
+        fields = self._change_compensation(index, compensation, **changes)
         return self._wait_for_person(
             f"undoing step {self._record.steps[index].id}: {reason}", fields
         )
@@ -484,7 +484,7 @@ class ProcedureMove:
             changes = {"state": "failed", "detail": _short(answer)}
             return self._stop_undoing(index, compensation, answer, **changes)
         changes = {"state": "left", "detail": _short(answer)}
-        self._write(self._compensation_field(index, compensation, **changes))
+        self._write(self._change_compensation(index, compensation, **changes))
         return Later(0, queue=queues.ACT)
 
     def _resume_compensation(self, repeat: bool) -> Later:
@@ -497,13 +497,13 @@ class ProcedureMove:
             if compensation is None or compensation.state not in ("failed", "unknown"):
                 continue
             if not repeat:
-                fields |= self._compensation_field(index, compensation, state="left")
+                fields |= self._change_compensation(index, compensation, state="left")
                 continue
             tries = compensation.tries + 1
             step = self._record.step(index)
             name = self._steps.compensation_name(step, done, tries)
             changes = {"state": "running", "tries": tries, "execution": name, "approval": None}
-            fields |= self._compensation_field(index, compensation, **changes)
+            fields |= self._change_compensation(index, compensation, **changes)
         self._write(fields)
         return Later(0, queue=queues.ACT)
 
@@ -512,10 +512,10 @@ class ProcedureMove:
     ) -> dict[str, str]:
         """Go on to undo a step for its targets; return the fields to store."""
         if compensation.state == "failed" and not repeat:
-            return self._compensation_field(index, compensation, state="left")
+            return self._change_compensation(index, compensation, state="left")
         if compensation.state in ("failed", "running"):
             self._waves(index).resume(repeat, self._undo_queue(index), back=True)
-            return self._compensation_field(index, compensation, state="running", detail=None)
+            return self._change_compensation(index, compensation, state="running", detail=None)
         return {}
 
     # The end
@@ -548,13 +548,13 @@ class ProcedureMove:
         if self._record.at < len(self._record.steps) and self._step.for_each is not None:
             self._waves(self._record.at).halt(_short(reason))
         elif self._record.at < len(self._record.steps):
-            self._give_up_current_step(reason)
+            self._settle_step(reason)
         self._end("failed", f"{reason}; nothing was undone")
         record = self._store.get(self._record.id) or self._record
         self._engine.act_context().run_hooks("on_procedure", procedure=record)
         return Done("failed", KEEP)
 
-    def _give_up_current_step(self, reason: str) -> None:
+    def _settle_step(self, reason: str) -> None:
         self._find_question()
         progress = self._progress
         execution = progress.execution or ""
@@ -600,14 +600,14 @@ class ProcedureMove:
 
     def _note(self, fields: Mapping[str, str], **changes: Any) -> None:
         """Record *changes* of the current step, and *fields* of the job."""
-        self._write({**self._progress_field(self._record.at, changes), **fields})
+        self._write({**self._change_progress(self._record.at, changes), **fields})
 
-    def _compensation_field(
+    def _change_compensation(
         self, index: int, compensation: StepCompensation, **changes: Any
     ) -> dict[str, str]:
-        return self._progress_field(index, {"compensation": compensation.patched(changes)})
+        return self._change_progress(index, {"compensation": compensation.patched(changes)})
 
-    def _progress_field(self, index: int, changes: Mapping[str, Any]) -> dict[str, str]:
+    def _change_progress(self, index: int, changes: Mapping[str, Any]) -> dict[str, str]:
         """Change the progress of a step, and return its field."""
         progress = list(self._record.progress)
         progress[index] = progress[index].patched(changes)
