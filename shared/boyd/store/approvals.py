@@ -112,11 +112,11 @@ class QueueListing:
     """A page of the queue.
 
     Attributes:
-        pending: what waits, by deadline.
-        waiting: the place after which more of it may follow.
-        waits_for_more: whether the page ended before all of it was read.
-        overdue: what has expired without having been moved to history yet.
-        history: what was resolved, newest first.
+        pending: the items that wait for an answer, earliest deadline first.
+        waiting: the position of the last of them, after which the next page begins.
+        waits_for_more: whether others wait after that position.
+        overdue: items that have expired and are not in the history yet.
+        history: resolved items, newest first.
     """
 
     pending: list[ApprovalItem]
