@@ -111,6 +111,15 @@ PROTECTIONS = (
     ),
     Protection(
         "P1",
+        "what a person has approved is not executed while its case waits",
+        f"{LUA}/claim_execution.lua",
+        "if held_out > 0 then",
+        "if false then",
+        "unit/runtime/test_case_waits.py",
+        ("test_an_approved_case_that_ends_by_itself_is_well_without_the_action",),
+    ),
+    Protection(
+        "P1",
         "the end of a wait is counted once",
         f"{LUA}/end_wait.lua",
         "if not case or case.id ~= id or case.ended then",

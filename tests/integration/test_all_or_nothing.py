@@ -68,6 +68,7 @@ from boyd.store import (
     WorkerInfo,
     connect,
 )
+from boyd.store.executions import HeldOut
 from boyd.store.holdouts import CaseDraw, Wait
 from boyd.store.holds import NewHold
 from boyd.store.investigations import Origin
@@ -409,8 +410,7 @@ def wait(store: Store, a: AgentStore, entry: PhaseEntry) -> None:
     """A case that waits before its action, in an iteration without runs."""
     fields_before = store.client.hgetall("boyd:{a}:iteration")
     store.client.hdel("boyd:{a}:iteration", "runs", "intake")
-    plan: JsonObject = {"class": "s", "label": "", "within": 60000, "every": 1000, "queue": ""}
-    case = CaseDraw("loop:1", "p:do", "w", {}, share=0.1, draw=0.05, plan=plan)
+    case = CaseDraw("loop:1", "p:do", "w", DRAW)
     assert a.holdouts.draw(case, entry.fence)
     store.client.hset("boyd:{a}:iteration", mapping=fields_before)
     store.client.hset("boyd:{a}:wait:loop:1", "executionNotBefore", 1)
@@ -443,6 +443,12 @@ def work(store: Store, a: AgentStore) -> None:
     queued = a.calls.get("c9")
     assert queued
     assert a.calls.cancel(queued, "p9", ANN, "not now").outcome == "cancelled"
+    a.calls.submit(call, None, "c99")
+    assert a.jobs.enter("call:c99", 1, "w/4")
+    with pytest.raises(HeldOut):
+        claim(a, "call:c99", Fence("call:c99", 1, "w/4"), trial=DRAW)
+    assert a.jobs.leave(Fence("call:c99", 1, "w/4"), "failed", {}, 0)
+    assert a.holds.lift("p:do", "t", ANN) == "lifted"
 
 
 def effects(store: Store, a: AgentStore) -> None:
@@ -675,6 +681,16 @@ def take(store: Store, a: AgentStore, member: str, retry: Callable[[str], Any]) 
 
 #: A grant that one more failure ends.
 GRANTED = json.dumps({"label": "", "drop": 2.9, "grant": {"id": "g", "until": 2e12, "by": ["ann"]}})
+DRAW: JsonObject = {
+    "share": 0.1,
+    "draw": 0.05,
+    "class": "s",
+    "label": "",
+    "params": "{}",
+    "within": 60000,
+    "every": 1000,
+    "queue": "",
+}
 COUNTING: JsonObject = {
     "class": "s",
     "label": "",
@@ -688,7 +704,12 @@ COUNTING: JsonObject = {
 
 
 def claim(
-    a: AgentStore, execution: str, fence: Fence, verified: bool = False, boxed: bool = False
+    a: AgentStore,
+    execution: str,
+    fence: Fence,
+    verified: bool = False,
+    boxed: bool = False,
+    trial: JsonObject | None = None,
 ) -> str:
     """Claim an execution."""
     verification = VerificationPlan(within=5, every=1, hold=True, repeat_after=60, roll_back=False)
@@ -698,6 +719,7 @@ def claim(
         situation="s",
         held=verified,
         counting=COUNTING if verified else None,
+        trial=trial,
         concurrency=Concurrency(1, waits=True),
         sandbox=Sandbox(violations=1, window=60) if boxed else None,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from boyd.models import (
     Decision,
     EarnedAutonomy,
     EffectName,
+    Hold,
     JsonObject,
     TrackRecord,
 )
@@ -76,6 +78,9 @@ class Ward:
                 self.lab.client.hset(entry, "verifyUntil", 1)
             if name.startswith(("wait:", "verify:")):
                 overdue(self.lab, name)
+        # What was approved goes on after its wait.
+        self.lab.sweeper.sweep()
+        self.lab.deliver()
 
     @property
     def wait(self) -> str:
@@ -85,10 +90,28 @@ class Ward:
         return str(name)
 
     @property
+    def wait_hold(self) -> Hold | None:
+        """The hold of the only case that waits."""
+        holds = self.lab.store.holds.all()
+        return next((hold for hold in holds if hold.kind == "held out"), None)
+
+    @property
     def pending(self) -> ApprovalItem | None:
         """The pending approval of the action."""
         pending = self.lab.store.approvals.page(20, history=False).pending
         return next((item for item in pending if item.action_id == ACTION), None)
+
+    @property
+    def item(self) -> ApprovalItem:
+        """The approval of the action that was answered last."""
+        items = self.lab.store.approvals.page(20).history
+        return next(item for item in items if item.action_id == ACTION)
+
+    @property
+    def trial(self) -> tuple[int, int, int, int]:
+        """Cases to act on and to wait, and of these those well without it and that needed it."""
+        trial = self.record.trial
+        return trial.cases, trial.waited, trial.well_without, trial.needed
 
     def approve(self) -> None:
         """Approve the pending action, and let it be executed."""
@@ -96,6 +119,15 @@ class Ward:
         assert item is not None
         self.lab.resolver.answer(item.id, "approved", person("ann"))
         self.lab.deliver()
+
+    def let_run_alone(self) -> None:
+        """Let the action run alone, within the only track record."""
+        tracks = f"boyd:{{test}}:track:{ACTION}"
+        [(classed, text)] = self.lab.client.hgetall(tracks).items()
+        track = json.loads(text)
+        grant = {"id": "g", "atLeast": 1, "since": 0, "until": 2**42, "by": ["ann"]}
+        track["grant"] = {**grant, "covers": track["covers"]}
+        self.lab.client.hset(tracks, classed, json.dumps(track))
 
     @property
     def record(self) -> TrackRecord:
@@ -134,11 +166,10 @@ class Tally:
         verdict: EffectName,
         after_wait: bool | None,
         at: float = 0.0,
-        delay: float = 0.0,
     ) -> None:
         """Count the first execution of a case, or with None one that belongs to no case.
 
-        Its outcome is there after so many seconds, and it began so long after it was asked for.
+        Its outcome is there after so many seconds.
         """
         is_good = verdict == "effective"
         if self.rule.burst:
@@ -149,8 +180,6 @@ class Tally:
         drop = min(self.test.limit, max(0.0, self.record.drop + step))
         changes = {name: getattr(self.record, name) + 1, "drop": drop}
         self.record = self.record.model_copy(update=changes)
-        if after_wait is not None:
-            self._delay("delays_after_wait" if after_wait else "delays", delay)
         if after_wait:
             self._try(needed=1)
         elif after_wait is False and is_good:
@@ -165,11 +194,6 @@ class Tally:
             self._burst = []
         self._burst_began = self._burst_began if self._burst else at
         self._burst.append(is_good)
-
-    def _delay(self, name: str, delay: float) -> None:
-        trial = self.record.trial
-        changes = {name: [*getattr(trial, name), delay][-50:]}
-        self.record = self.record.model_copy(update={"trial": trial.model_copy(update=changes)})
 
     @property
     def is_offered(self) -> bool:
@@ -190,36 +214,32 @@ class World:
     Attributes:
         heals: when a case ends by itself.
         cures: the chance that the action ends it.
-        answers: how long people take to approve.
-        acts_at: when they have approved, by when it would end by itself and whether it waited
-            first; by default so long after they were asked as they take.
-        approves: whether they do, by the time at which it would end by itself.
+        answers: when people have approved it, by when it would end by itself.
+        approves: whether they do, likewise.
         told: whether a verdict can be told, by whether it was effective.
     """
 
     heals: Callable[[random.Random], float]
     cures: float = 0.0
-    answers: Callable[[random.Random], float] = lambda dice: 0.0
-    acts_at: Callable[[random.Random, float, bool], float] | None = None
-    approves: Callable[[float], bool] = lambda healed_at: True
+    answers: Callable[[random.Random, float], float] = lambda dice, ends_at: 0.0
+    approves: Callable[[float], bool] = lambda ends_at: True
     told: Callable[[random.Random, bool], bool] = lambda dice, effective: True
 
     def play(self, tally: Tally, dice: random.Random) -> None:
         """Let one case happen."""
-        waits = dice.random() < tally.rule.holdout
-        tally.draw(waits)
-        ends_at, acts_at = self.heals(dice), self.answers(dice) + waits
-        if self.acts_at:
-            acts_at = self.acts_at(dice, ends_at, waits)
-        if waits and ends_at <= 1:
-            tally.heal()
+        ends_at = self.heals(dice)
+        acts_at = self.answers(dice, ends_at)
         # What has ended meanwhile is not needed any more.
         if ends_at <= acts_at or not self.approves(ends_at):
             return
-        effective = dice.random() < self.cures or ends_at <= acts_at + 1
+        waits = dice.random() < tally.rule.holdout
+        tally.draw(waits)
+        if waits and ends_at <= acts_at + 1:
+            tally.heal()
+            return
+        effective = dice.random() < self.cures or ends_at <= acts_at + waits + 1
         verdict: EffectName = "effective" if effective else "no effect"
-        outcome: EffectName = verdict if self.told(dice, effective) else "cannot tell"
-        tally.count(outcome, waits, delay=acts_at - waits)
+        tally.count(verdict if self.told(dice, effective) else "cannot tell", waits)
 
 
 def cases_until_offer(world: World, rule: EarnedAutonomy, seed: int, cases: int) -> int | None:

@@ -104,6 +104,12 @@ class Circumstances:
         return SituationClass.of(self.situation, self.action.plugin_id, self.scope)
 
     @property
+    def is_critical(self) -> bool:
+        """True if the action, the decision or the situation is critical, so that nothing waits."""
+        levels = {self.action.risk, self.decision.risk, self.situation.priority}
+        return "critical" in levels | {anomaly.severity for anomaly in self.situation.anomalies}
+
+    @property
     def at(self) -> datetime | None:
         """The time, if any rule asked for it."""
         return self.__dict__.get("now")

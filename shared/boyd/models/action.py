@@ -280,7 +280,8 @@ class JobExecution(Model):
     """The state of a job's execution.
 
     `unknown`: it was started and its outcome lost; `unneeded`: its target was well already.
-    `progress` is that of the procedure that it has started, if it was read with it.
+    `progress` is that of the procedure that it has started, if it was read with it. `held_until` is
+    the end of the wait of a queued one that is held out, to learn whether its case ends by itself.
     """
 
     state: Literal["queued", "running", "succeeded", "failed", "unknown", "unneeded"]
@@ -288,6 +289,7 @@ class JobExecution(Model):
     worker: str | None = None
     started_at: Timestamp | None = None
     ended_at: Timestamp | None = None
+    held_until: Timestamp | None = None
 
 
 class ActionInfo(Model):

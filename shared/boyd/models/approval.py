@@ -208,6 +208,8 @@ class Proposal(Model):
         situation: as conditions of policies saw it, if there are any.
         record: the track record of the action in this class of situation, as it was then; none
             if its outcome does not count: the agent did not decide on it, or cannot verify it.
+        may_wait: whether its case may have to wait once it is approved, as far as the decision and
+            the situation say, to learn whether it ends by itself.
         code: the plugin of the action with its version, or a digest of its file, as it was then.
     """
 
@@ -237,6 +239,7 @@ class Proposal(Model):
     plan: list[ProcedureStep] = Field(default_factory=list)
     situation: Situation | None = None
     record: TrackRecord | None = None
+    may_wait: bool = False
     code: str | None = None
 
 

@@ -130,6 +130,9 @@ def _is_final(item: ApprovalItem, effect: EffectVerification, now: datetime) -> 
 
 
 def _progress(execution: JobExecution | None) -> str:
+    if execution is not None and execution.held_until:
+        until = f"{execution.held_until:%H:%M} UTC"
+        return f"held out until {until} to learn whether it heals by itself"
     if execution is None or execution.state == "queued":
         return "waits for a worker"
     if execution.progress:

@@ -13,7 +13,7 @@ from boyd.models.base import Confidence, Duration, JsonObject, Model, Timestamp,
 from boyd.models.coverage import Coverage
 from boyd.models.situation import CallScope
 from boyd.text.formatting import call_text, counted, seconds
-from boyd.text.sequential_bounds import DropTest, lower_bound, rank_score, stake, uplift_bound
+from boyd.text.sequential_bounds import DropTest, lower_bound, stake, uplift_bound
 
 #: What an action has achieved. "ok" alone means only that its call returned.
 EffectName = Literal["effective", "no effect", "worse", "cannot tell"]
@@ -279,9 +279,6 @@ _SURE = f"{100 * (1 - ERROR):g} % confidence"
 #: An uplift that is not there is shown this many times more rarely: few cases wait, and three in
 #: vain would do.
 STRICTER = 10
-#: The standard errors by which answers after a wait are sooner if people answer sooner: by chance
-#: alone, one comparison in twenty says so.
-SOONER = 1.645
 
 
 class EarnedAutonomy(Model):
@@ -364,9 +361,8 @@ class WaitingTrial(Model):
         waited: the cases that were to wait.
         well_without: those of them that were well by the end of the wait.
         needed: those of them in which the action was executed after the wait.
-        delays: the milliseconds from the draw to the execution, in the last 50 cases to be acted on
-            at once that were.
-        delays_after_wait: those from the end of the wait, in the last 50 that needed the action.
+        took: the milliseconds that the longest effective execution has taken: a case waits so much
+            longer, so that it has as long to end by itself as those that are acted on.
     """
 
     cases: Whole = 0
@@ -374,28 +370,16 @@ class WaitingTrial(Model):
     waited: Whole = 0
     well_without: Whole = 0
     needed: Whole = 0
-    delays: list[float] = Field(default_factory=list)
-    delays_after_wait: list[float] = Field(default_factory=list)
-
-    @property
-    def is_hurried(self) -> bool:
-        """True if people answer sooner after a wait.
-
-        Such a wait ends before the case has had as much time to end by itself as the others have
-        until the action is verified, and nothing can be learned from it.
-        """
-        return rank_score(self.delays_after_wait, self.delays) > SOONER
+    took: Whole = 0
 
     def uplift(self, error: float) -> float:
         """Bound from below what acting adds to the share of cases that end well.
 
-        *error* is the probability that the bound is ever too high. It is not above 0 while people
-        answer sooner after a wait, as the two then say nothing about each other.
+        *error* is the probability that the bound is ever too high.
         """
         acting = self.well_after, max(0, self.cases - self.well_after)
         waiting = max(0, self.waited - self.needed), self.needed
-        bound = uplift_bound(acting, waiting, error)
-        return min(0.0, bound) if self.is_hurried else bound
+        return uplift_bound(acting, waiting, error)
 
     def words(self, error: float = ERROR / STRICTER) -> str:
         """The comparison in one sentence, with a bound that is ever wrong with that *error*."""
@@ -405,8 +389,6 @@ class WaitingTrial(Model):
         counts = f"{self.well_after} of {self.cases} well after it; "
         counts += f"{self.well_without} of {self.waited} well without it"
         counts += f", {unclear} could not be told" if unclear > 0 else ""
-        if self.is_hurried:
-            counts += "; people answer sooner after a wait, so that the two cannot be compared"
         if uplift <= 0:
             return f"{counts}; nothing shows that it is better than waiting"
         return f"{counts}; better by at least {floor(uplift * 100)} percentage points"

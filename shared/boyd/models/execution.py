@@ -58,6 +58,7 @@ class ExecutionTerms:
         concurrency: the limit of executions in flight; None for no limit.
         verification: how its effect is verified, if it is.
         counting: how its outcome is counted in its track record, if it is.
+        trial: the draw of its case, which then may have to wait first, as `CaseDraws` plans it.
         sandbox: that it runs in; too many violations suspend the action.
         queue: of the workers that verify it and tell people of a suspension.
         read_only: whether it changes nothing.
@@ -73,6 +74,7 @@ class ExecutionTerms:
     concurrency: Concurrency | None = None
     verification: VerificationPlan | None = None
     counting: JsonObject | None = None
+    trial: JsonObject | None = None
     sandbox: Sandbox | None = None
     queue: str | None = None
     read_only: bool = False

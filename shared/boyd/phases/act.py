@@ -149,6 +149,19 @@ class ProposalTerms:
 
 
 @dataclass(frozen=True)
+class CountingTerms:
+    """The track record in which an approved action counts, and the draw of its case.
+
+    Attributes:
+        record: as it was when the action was proposed; none if it counts in none.
+        trial: the draw, as `CaseDraws` plans it; none if the case must not wait.
+    """
+
+    record: TrackRecord | None = None
+    trial: JsonObject | None = None
+
+
+@dataclass(frozen=True)
 class Request:
     """An action to execute or propose.
 
@@ -156,7 +169,7 @@ class Request:
         execution_id: stays the same when the request is repeated.
         situation: the one in which it was decided, if it is known.
         approved: a person has approved it, or the procedure that it is a step of.
-        record: the track record in which an approved action counts, if it counts in one.
+        counting: how an approved action counts.
         gate: the verdict when it was decided, if a person has to approve it.
         asked_by: the plugin whose hook requires an approval.
         retry: an earlier attempt may be in the ledger.
@@ -174,7 +187,7 @@ class Request:
     requester: Requester = Requester()
     proposal: ProposalTerms = ProposalTerms()
     approved: bool = False
-    record: TrackRecord | None = None
+    counting: CountingTerms = CountingTerms()
     gate: Gate | None = None
     asked_by: str | None = None
     retry: bool = False
@@ -473,6 +486,7 @@ class _Attempt:
             concurrency=self._concurrency(plan),
             verification=plan,
             counting=None if plan is None or undoes else self._counting(),
+            trial=request.counting.trial,
             sandbox=self.ctx.agent.sandbox(action.id),
             queue=action.queue,
             read_only=action.reversibility == "read-only",
@@ -488,12 +502,12 @@ class _Attempt:
         return self.ctx.agent.verification(self.action.id)
 
     def _situation_class(self) -> str:
-        record = self.request.record
+        record = self.request.counting.record
         return record.situation if record else self.circumstances.situation_class.key
 
     def _counting(self) -> JsonObject | None:
         """The way in which the outcome is counted; only decisions of the agent count."""
-        record = self._own_record() or self.request.record
+        record = self._own_record() or self.request.counting.record
         if record is None:
             return None
         rule = self.ctx.agent.rules.earning_rule(self.action.id)
@@ -633,6 +647,7 @@ class _Attempt:
             bound_to=request.execution_id if terms.wakes else None,
             instead_of=list(terms.instead_of),
             record=None if request.undoes else self._own_record(),
+            may_wait=not (decision.requires_approval or circumstances.is_critical),
             code=agent.code_of(action.id),
         )
 

@@ -35,7 +35,7 @@ from boyd.phases.phase_context import HOOK_TIMEOUT, PastActions, PhaseContext, d
 from boyd.plugin import Action
 from boyd.plugin.plugin_boundary import contain
 from boyd.runtime import ending
-from boyd.runtime.autonomy.case_waits import CaseDraws
+from boyd.runtime.autonomy.case_draws import CaseDraws
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.job_runner import HANDOVERS, SEARCH, Elsewhere, leave_to_others
 from boyd.runtime.leases import PUT_BACK_MARGIN

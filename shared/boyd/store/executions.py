@@ -62,6 +62,10 @@ class WaitsForTurn(StillRunning):
         self.other = other
 
 
+class HeldOut(StillRunning):
+    """The case of an approved execution waits first, to learn whether it ends by itself."""
+
+
 class Stale(StoreError):
     """The phase or job of the execution belongs to another worker now."""
 
@@ -202,6 +206,7 @@ class ActionLedger:
             StillRunning: another live worker executes it; or Redis has lost data and the agent is
                 not registered again yet.
             WaitsForTurn: another execution of the action is in flight on the target.
+            HeldOut: its case waits first.
             Stale: the phase or job of its fence was taken away.
         """
         keys = self._keys
@@ -265,6 +270,8 @@ class ActionLedger:
         if outcome == "waits":
             other, wait = rest
             raise WaitsForTurn(execution_id, str(other), int(wait) / 1000)
+        if outcome == "held out":
+            raise HeldOut(f"the case of execution {execution_id} waits first", int(rest[0]) / 1000)
         if outcome in ("unregistered", "unconfirmed"):
             message = f"execution {execution_id} waits: Redis has lost data of its agent"
             raise StillRunning(message, HEARTBEAT)
@@ -400,6 +407,8 @@ def _options(execution: ExecutionRequest) -> JsonObject:
         options["decided"] = to_ms(terms.decided_at)
     if terms.grant is not None:
         options["grant"] = terms.grant
+    if terms.trial is not None:
+        options["trial"] = terms.trial
     return options
 
 

@@ -45,14 +45,11 @@ class Wait:
 
 @dataclass(frozen=True)
 class CaseDraw:
-    """The draw for a case: its execution, and the plan for its wait, in milliseconds."""
+    """The draw for the case of an execution, and how it would wait, as the scripts read it."""
 
     id: str
     action: str
     target: str
-    params: JsonObject
-    share: float
-    draw: float
     plan: JsonObject
 
 
@@ -76,15 +73,13 @@ class Holdouts:
             id=case.id,
             action=case.action,
             target=case.target,
-            share=case.share,
-            draw=case.draw,
             plan=case.plan,
-            params=case.params,
         )
         if arm not in ("act", "wait"):
             return None
         ends = from_ms(float(until)) if until else None
-        return Holdout(draw=case.draw, share=case.share, until=ends)
+        plan = case.plan
+        return Holdout.model_validate({"draw": plan["draw"], "share": plan["share"], "until": ends})
 
     def end(self, wait: Wait, fence: Fence, verdict: WaitVerdict, evidence: str) -> bool:
         """Record how a wait has ended, and let the action run; False when the job was lost."""

@@ -156,6 +156,7 @@ def read_execution(fields: Mapping[str, str]) -> JobExecution | None:
             "worker": by.partition("/")[0] or None,
             "started_at": None if queued else _time(fields, started),
             "ended_at": _time(fields, "executionEndedAt"),
+            "held_until": _time(fields, "heldUntil") if queued else None,
         }
     )
 

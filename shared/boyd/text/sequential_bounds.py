@@ -9,8 +9,7 @@ most 1/20, whatever came before and even if the true share changes meanwhile (Vi
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -63,23 +62,6 @@ def uplift_bound(first: tuple[int, int], second: tuple[int, int], error: float) 
     """
     successes, failures = second
     return lower_bound(*first, error / 2) - (1 - lower_bound(failures, successes, error / 2))
-
-
-def rank_score(first: Sequence[float], second: Sequence[float]) -> float:
-    """Compare two samples by ranks; the more *second* has the larger values, the higher the score.
-
-    It is the statistic of Mann, Whitney and Wilcoxon in standard errors, corrected for equal
-    values: above 1.645 for one pair of equal distributions in twenty. 0 if there is nothing to
-    compare.
-    """
-    every = [*first, *second]
-    number, pairs = len(every), len(first) * len(second)
-    equal = sum(count**3 - count for count in Counter(every).values())
-    if not pairs or equal == number**3 - number:
-        return 0.0
-    larger = sum((b > a) + (b == a) / 2 for a in first for b in second)
-    variance = pairs / 12 * (number + 1 - equal / (number * (number - 1)))
-    return (larger - pairs / 2) / math.sqrt(variance)
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,7 @@ KERNEL = {
 LIBRARY = {
     "the library without its guests": 66_000,
     "symptoms of a target that take turns, for which an action is held": 26,
-    "the times that people take to answer after a wait and without one, compared by ranks": 59,
+    "cases that wait once people have approved their action": 124,
     "secrets by reference: what they name, who may use which, and masks of their values": 640,
     "the plugins baseline and likely-causes, which nothing in the kernel imports": 1_900,
     "likely causes that may have changed, and those that people may have read": 70,
@@ -143,7 +143,7 @@ MODULES = {
     "secrets by reference: references, who may use which, and their providers": 7,
     "the layout of four packages": 385,
     "criteria of goals: CEL, and statements that are compared word by word": 2,
-    "cases that wait before an action, and the calls that a grant covers": 3,
+    "cases that wait before an action, and the calls that a grant covers": 4,
     "likely causes: episodes, dependencies, ranking, outcomes, calibration, wording, the plugin": 7,
     "replay: digests of observers, and a watch on what plugins read of the world": 2,
     "replay: the past of a changed agent, carried from iteration to iteration": 1,

@@ -9,10 +9,10 @@ import pytest
 from autonomy_kit import ACTION, EARNED, Ward
 from boyd import Agent, naming
 from boyd.errors import ConfigError, StoreUnavailable
-from boyd.models import CallRequest, EffectVerdict, Fence, JsonObject, WaitingTrial
+from boyd.models import CallRequest, EffectVerdict, Fence, JsonObject
 from boyd.replay.differences import judge
 from boyd.replay.shadow import Shadow
-from boyd.runtime.autonomy import case_waits
+from boyd.runtime.autonomy import case_draws
 from boyd.store.holdouts import Wait
 from kit import Recorder, overdue, person, plugin
 
@@ -21,119 +21,193 @@ from kit import Recorder, overdue, person, plugin
 def draws(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """A list whose last number is the draw of the next case; without any, cases do not wait."""
     values: list[float] = []
-    monkeypatch.setattr(case_waits, "uniform", lambda *_: values[-1] if values else 0.9)
+    monkeypatch.setattr(case_draws, "uniform", lambda *_: values[-1] if values else 0.9)
     return values
 
 
-def test_a_case_that_ends_by_itself_is_well_without_the_action(draws: list[float]) -> None:
+@pytest.fixture
+def waiting(draws: list[float]) -> Ward:
+    """An agent with an action that a person has approved, and whose case waits."""
     ward = Ward()
     draws.append(0.05)
+    ward.lab.run()
+    ward.approve()
+    return ward
+
+
+def alone(draws: list[float], draw: float) -> Ward:
+    """An agent whose action runs alone since its first case has ended; the next one's *draw*."""
+    ward = Ward()
+    ward.lab.run()
+    ward.approve()
+    ward.verdict = True
+    ward.look()
+    ward.let_run_alone()
+    ward.sick = False
+    ward.lab.run()
+    ward.sick, ward.verdict = True, False
+    draws.append(draw)
+    return ward
+
+
+def test_an_approved_case_that_ends_by_itself_is_well_without_the_action(waiting: Ward) -> None:
+    hold = waiting.wait_hold
+    assert hold is not None
+    assert "waits: held out to learn whether it heals by itself until" in hold.reason
+    execution = waiting.item.execution
+    assert execution is not None
+    assert (execution.state, execution.held_until) == ("queued", hold.until)
+
+    waiting.verdict = True
+    waiting.look()
+    assert waiting.lab.store.holds.all() == []
+    assert waiting.trial == (0, 1, 1, 0)
+    assert waiting.recorder.calls == []
+    execution = waiting.item.execution
+    assert execution is not None
+    assert (execution.state, execution.held_until) == ("unneeded", None)
+
+
+def test_an_approved_case_that_does_not_end_by_itself_is_acted_on(waiting: Ward) -> None:
+    waiting.look()
+    assert waiting.recorder.calls == []
+    waiting.look(final=True)
+    assert len(waiting.recorder.calls) == 1
+    assert waiting.trial == (0, 1, 0, 0)
+
+    waiting.verdict = True
+    waiting.look()
+    assert waiting.trial == (0, 1, 0, 1)
+    assert waiting.record.trial.well_after == 0
+
+
+def test_nothing_is_drawn_before_people_have_answered(draws: list[float]) -> None:
+    ward = Ward()
+    draws.append(0.05)
+    result = ward.lab.run()
+
+    assert result.gate is not None
+    assert result.gate.holdout is None
+    assert ward.lab.store.track_records.all([ACTION]) == []
+    assert ward.lab.store.holds.all() == []
+
+
+def test_nothing_else_is_asked_while_an_approved_case_waits(waiting: Ward) -> None:
+    result = waiting.lab.run()
+
+    assert result.gate is None or result.gate.outcome != "asked"
+    assert waiting.pending is None
+    assert waiting.recorder.calls == []
+
+
+def test_a_claim_that_comes_again_waits_for_the_same_time(
+    waiting: Ward, draws: list[float]
+) -> None:
+    until = waiting.wait_hold and waiting.wait_hold.until
+    draws.append(0.9)
+    overdue(waiting.lab, naming.approval(waiting.item.id))
+
+    assert waiting.wait_hold is not None
+    assert waiting.wait_hold.until == until
+    assert waiting.recorder.calls == []
+    assert waiting.trial == (0, 1, 0, 0)
+
+
+def test_an_order_goes_on_although_nobody_looks_during_its_wait(waiting: Ward) -> None:
+    client, case = waiting.lab.client, f"boyd:{{test}}:case:{ACTION}:web-1"
+    client.delete(f"boyd:{{test}}:{waiting.wait}")
+    client.hset(case, "until", 1)
+    overdue(waiting.lab, naming.approval(waiting.item.id))
+
+    assert len(waiting.recorder.calls) == 1
+    # Nobody knows how the wait has ended.
+    waiting.verdict = True
+    waiting.look()
+    assert waiting.trial == (0, 1, 0, 0)
+
+
+def test_a_case_waits_as_long_as_the_longest_effective_execution_took_besides(
+    draws: list[float],
+) -> None:
+    ward = Ward()
+    ward.lab.run()
+    ward.approve()
+    [name] = [job for job in ward.lab.client.zrange("boyd:{test}:due", 0, -1) if "verify:" in job]
+    entry = "boyd:{test}:execution:" + name.removeprefix("verify:")
+    ward.lab.client.hincrby(entry, "startedAt", -90_000)
+    ward.verdict = True
+    ward.look()
+    ward.sick = False
+    ward.lab.run()
+    ward.sick, ward.verdict = True, False
+    draws.append(0.05)
+    ward.lab.run()
+    ward.approve()
+
+    case = ward.lab.client.hgetall(f"boyd:{{test}}:case:{ACTION}:web-1")
+    took = ward.record.trial.took
+    assert 90_000 <= took < 150_000
+    plan = ward.lab.agent.verification(ACTION)
+    assert plan is not None
+    assert float(case["until"]) - float(case["since"]) == 1000 * plan.within + took
+
+
+def test_a_case_of_what_runs_alone_waits_before_the_agent_decides_again(
+    draws: list[float],
+) -> None:
+    ward = alone(draws, 0.05)
     result = ward.lab.run()
 
     assert result.gate is not None
     assert result.gate.outcome == "refused"
     assert result.gate.holdout is not None
     assert (result.gate.holdout.draw, result.gate.holdout.share) == (0.05, 0.1)
-    assert "waits: held out to learn whether it heals by itself until" in result.gate.reason
-    assert ward.pending is None
     [hold] = ward.lab.store.holds.all()
     assert (hold.kind, hold.reason) == ("held out", result.gate.reason)
-
-    ward.verdict = True
-    ward.look()
-    assert ward.lab.store.holds.all() == []
-    trial = ward.record.trial
-    assert (trial.cases, trial.waited, trial.well_without, trial.needed) == (0, 1, 1, 0)
-    assert ward.recorder.calls == []
-
-
-def test_a_case_that_does_not_end_by_itself_goes_on(draws: list[float]) -> None:
-    ward = Ward()
-    draws.append(0.05)
-    ward.lab.run()
-    ward.look()
-    assert ward.pending is None
-    ward.look(final=True)
-    ward.lab.deliver()
-
-    # The next iteration, which the end of the wait has started, asks a person.
-    assert ward.pending is not None
-    assert ward.record.trial.needed == 0
-    ward.approve()
-    ward.verdict = True
-    ward.look()
-    assert ward.record.trial.needed == 1
-    assert (ward.record.trial.cases, ward.record.trial.well_after) == (0, 0)
     assert len(ward.recorder.calls) == 1
 
-
-def test_the_time_that_people_take_counts_from_the_draw_or_the_end_of_the_wait(
-    draws: list[float],
-) -> None:
-    ward, case = Ward(), f"boyd:{{test}}:case:{ACTION}:web-1"
-    for draw, seconds in ((0.5, 30), (0.05, 60)):
-        ward.sick, ward.verdict = True, False
-        draws.append(draw)
-        ward.lab.run()
-        ward.look(final=True)
-        ward.lab.deliver()
-        ward.lab.client.hincrby(case, "asked", -1000 * seconds)
-        ward.approve()
-        ward.verdict = True
-        ward.look()
-        ward.sick = False
-        ward.lab.run()
-
-    trial = ward.record.trial
-    assert [round(delay, -4) for delay in trial.delays] == [30_000]
-    assert [round(delay, -4) for delay in trial.delays_after_wait] == [60_000]
-
-
-def test_a_record_says_that_people_answer_sooner_after_a_wait() -> None:
-    counts = {"cases": 40, "well_after": 40, "waited": 6, "needed": 6}
-    alike = WaitingTrial(**counts, delays=[5000.0] * 40, delays_after_wait=[5000.0] * 6)
-    sooner = WaitingTrial(**counts, delays=[5000.0] * 40, delays_after_wait=[100.0] * 6)
-
-    assert alike.uplift(0.005) > 0
-    assert alike.words().endswith("percentage points")
-    assert sooner.uplift(0.005) == 0
-    assert sooner.words() == (
-        "40 of 40 well after it; 0 of 6 well without it; people answer sooner after a wait, so that"
-        " the two cannot be compared; nothing shows that it is better than waiting"
-    )
+    ward.look(final=True)
+    # The next iteration, which the end of the wait has started, acts.
+    assert len(ward.recorder.calls) == 2
+    ward.verdict = True
+    ward.look()
+    assert ward.trial == (1, 1, 0, 1)
 
 
 def test_a_case_is_drawn_once_while_its_symptoms_last(draws: list[float]) -> None:
-    ward = Ward()
+    ward = alone(draws, 0.5)
     ward.lab.run()
+    assert ward.trial == (2, 0, 0, 0)
     draws.append(0.05)
+    ward.severity = "medium"
     ward.lab.run()
-    assert ward.pending is not None
-    assert ward.record.trial.cases == 1
+    assert ward.trial == (2, 0, 0, 0)
 
+    ward.look(final=True)
     ward.sick = False
     ward.lab.run()
     ward.sick = True
     ward.lab.run()
-    assert (ward.record.trial.cases, ward.record.trial.waited) == (1, 1)
+    assert ward.trial == (2, 1, 0, 0)
 
 
-def test_a_changed_severity_is_no_new_case(draws: list[float]) -> None:
+def test_the_next_execution_of_a_case_is_not_drawn_again(draws: list[float]) -> None:
     ward = Ward()
     ward.lab.run()
-    ward.severity = "medium"
+    ward.approve()
+    ward.look(final=True)
+    ward.lab.store.holds.lift(ACTION, "web-1", person("ann"))
     draws.append(0.05)
     ward.lab.run()
+    ward.approve()
 
-    assert (ward.record.trial.cases, ward.record.trial.waited) == (1, 0)
+    assert len(ward.recorder.calls) == 2
+    assert ward.trial == (1, 0, 0, 0)
 
 
 def test_an_effective_execution_counts_for_its_case(draws: list[float]) -> None:
     ward = Ward()
-    result = ward.lab.run()
-    assert result.gate is not None
-    assert result.gate.holdout is not None
-    assert result.gate.holdout.until is None
+    ward.lab.run()
     ward.approve()
     ward.verdict = True
     ward.look()
@@ -141,33 +215,26 @@ def test_an_effective_execution_counts_for_its_case(draws: list[float]) -> None:
     assert (ward.record.trial.cases, ward.record.trial.well_after) == (1, 1)
 
 
-def test_a_wait_that_a_person_ends_shows_nothing(draws: list[float]) -> None:
-    ward = Ward()
-    draws.append(0.05)
-    ward.lab.run()
-    assert ward.lab.store.holds.lift(ACTION, "web-1", person("ann")) == "lifted"
-    ward.lab.run()
-    ward.approve()
-    ward.verdict = True
-    ward.look()
+def test_a_wait_that_a_person_ends_shows_nothing(waiting: Ward) -> None:
+    assert waiting.lab.store.holds.lift(ACTION, "web-1", person("ann")) == "lifted"
+    waiting.lab.sweeper.sweep()
+    waiting.lab.deliver()
+    assert len(waiting.recorder.calls) == 1
+    waiting.verdict = True
+    waiting.look()
 
-    trial = ward.record.trial
-    assert (trial.waited, trial.well_without, trial.needed) == (1, 0, 0)
-    assert "1 could not be told" in trial.words(0.05)
+    assert waiting.trial == (0, 1, 0, 0)
+    assert "1 could not be told" in waiting.record.trial.words(0.05)
 
 
-def test_a_check_that_cannot_tell_leaves_the_wait_unclear(draws: list[float]) -> None:
-    ward = Ward()
-    draws.append(0.05)
-    ward.verdict = EffectVerdict(verdict="cannot tell")
-    ward.lab.run()
-    ward.look()
-    ward.lab.deliver()
-    ward.approve()
-    ward.verdict = True
-    ward.look()
+def test_a_check_that_cannot_tell_leaves_the_wait_unclear(waiting: Ward) -> None:
+    waiting.verdict = EffectVerdict(verdict="cannot tell")
+    waiting.look(final=True)
+    assert len(waiting.recorder.calls) == 1
+    waiting.verdict = True
+    waiting.look()
 
-    assert (ward.record.trial.needed, ward.record.trial.well_without) == (0, 0)
+    assert waiting.trial == (0, 1, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -185,8 +252,9 @@ def test_nothing_critical_waits_nor_what_is_switched_off(
     draws.append(0.0)
     ward.severity = severity
     ward.lab.run()
+    ward.approve()
 
-    assert ward.pending is not None
+    assert len(ward.recorder.calls) == 1
 
 
 def test_a_case_with_a_run_does_not_wait(draws: list[float]) -> None:
@@ -194,16 +262,16 @@ def test_a_case_with_a_run_does_not_wait(draws: list[float]) -> None:
     draws.append(0.05)
     ward.lab.submit("look at web-1")
     ward.lab.deliver()
+    ward.approve()
 
-    assert ward.pending is not None
+    assert len(ward.recorder.calls) == 1
 
 
 @pytest.mark.parametrize("drawn", [0.05, 0.5])
 def test_a_decide_phase_that_runs_again_keeps_the_draw(
     drawn: float, draws: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ward = Ward()
-    draws.append(drawn)
+    ward = alone(draws, drawn)
     leave = ward.lab.store.iterations.leave
 
     def lose_worker(*_: Any) -> bool:
@@ -217,31 +285,24 @@ def test_a_decide_phase_that_runs_again_keeps_the_draw(
     draws.append(0.5 if drawn < 0.1 else 0.05)
     overdue(ward.lab, "phase")
 
-    trial = ward.record.trial
-    assert (trial.cases, trial.waited) == ((0, 1) if drawn < 0.1 else (1, 0))
-    assert (ward.pending is None) == (drawn < 0.1)
+    assert ward.trial[:2] == ((1, 1) if drawn < 0.1 else (2, 0))
+    assert len(ward.recorder.calls) == (1 if drawn < 0.1 else 2)
 
 
-def test_a_look_whose_worker_is_lost_is_repeated(draws: list[float]) -> None:
-    ward = Ward()
-    draws.append(0.05)
-    ward.lab.run()
-    name = ward.wait
-    ward.lab.client.hset(f"boyd:{{test}}:{name}", "executionNotBefore", 1)
-    assert ward.lab.store.jobs.enter(name, 1, "dead/1")
-    ward.verdict = True
-    overdue(ward.lab, name)
+def test_a_look_whose_worker_is_lost_is_repeated(waiting: Ward) -> None:
+    name = waiting.wait
+    waiting.lab.client.hset(f"boyd:{{test}}:{name}", "executionNotBefore", 1)
+    assert waiting.lab.store.jobs.enter(name, 1, "dead/1")
+    waiting.verdict = True
+    overdue(waiting.lab, name)
 
-    assert ward.record.trial.well_without == 1
-    assert ward.lab.store.holds.all() == []
-    assert ward.lab.client.exists(f"boyd:{{test}}:{name}") == 0
+    assert waiting.record.trial.well_without == 1
+    assert waiting.wait_hold is None
+    assert waiting.lab.client.exists(f"boyd:{{test}}:{name}") == 0
 
 
-def test_the_end_of_a_wait_counts_once_however_often_it_is_recorded(draws: list[float]) -> None:
-    ward = Ward()
-    draws.append(0.05)
-    ward.lab.run()
-    name = ward.wait
+def test_the_end_of_a_wait_counts_once_however_often_it_is_recorded(waiting: Ward) -> None:
+    ward, name = waiting, waiting.wait
     ward.lab.client.hset(f"boyd:{{test}}:{name}", "executionNotBefore", 1)
     fields = ward.lab.store.jobs.enter(name, 1, "w/1")
     assert fields is not None
@@ -256,8 +317,7 @@ def test_the_end_of_a_wait_counts_once_however_often_it_is_recorded(draws: list[
 def test_a_case_acted_on_by_hand_meanwhile_has_not_ended_by_itself(
     draws: list[float],
 ) -> None:
-    ward = Ward()
-    draws.append(0.05)
+    ward = alone(draws, 0.05)
     ward.lab.run()
     params: JsonObject = {"host": "web-1", "by": 1}
     call = CallRequest(kind="execute", action=ACTION, params=params, actor=person("bob"))
@@ -267,14 +327,15 @@ def test_a_case_acted_on_by_hand_meanwhile_has_not_ended_by_itself(
     ward.verdict = True
     ward.look()
 
-    assert len(ward.recorder.calls) == 1
+    assert len(ward.recorder.calls) == 2
     assert ward.record.trial.well_without == 0
 
 
 def test_a_replay_takes_the_draw_as_it_was(draws: list[float]) -> None:
-    ward = Ward()
-    draws.append(0.05)
+    ward = alone(draws, 0.05)
     held_out = ward.lab.run()
+    assert held_out.gate is not None
+    assert held_out.gate.outcome == "refused"
     still = ward.lab.run()
     shadow = Shadow(ward.lab.agent)
 
@@ -283,9 +344,9 @@ def test_a_replay_takes_the_draw_as_it_was(draws: list[float]) -> None:
 
 
 def test_draws_are_uniform_and_depend_on_names_only() -> None:
-    values = [case_waits.uniform("a", f"loop:{number}", ACTION) for number in range(2000)]
+    values = [case_draws.uniform("a", f"loop:{number}", ACTION) for number in range(2000)]
 
-    assert values[7] == case_waits.uniform("a", "loop:7", ACTION)
+    assert values[7] == case_draws.uniform("a", "loop:7", ACTION)
     assert abs(sum(value < 0.1 for value in values) / 2000 - 0.1) < 0.02
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from boyd.models import EarnedAutonomy, TrackRecord
 from boyd.settings.permissions import AutonomyRule
-from boyd.text.sequential_bounds import DropTest, lower_bound, rank_score, stake, uplift_bound
+from boyd.text.sequential_bounds import DropTest, lower_bound, stake, uplift_bound
 
 LENGTH = 300
 
@@ -197,21 +197,3 @@ def test_the_bound_of_a_difference_is_rarely_above_it(first: float, second: floa
 
 def test_the_bound_of_a_difference_comes_close_to_it() -> None:
     assert 0.4 < uplift_bound((190, 10), (10, 90), 0.05) < 0.85
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "score"),
-    [
-        ([], [1, 2], 0),
-        ([3, 3], [3, 3, 3], 0),
-        # Of the table of the exact distribution: U = 0 of 12, with a variance of 8.
-        ([1, 2, 3], [4, 5, 6, 7], 6 / math.sqrt(8)),
-        ([4, 5, 6, 7], [1, 2, 3], -6 / math.sqrt(8)),
-        # Two equal values in five: 6 / 12 * (6 - 6 / 20) is the variance.
-        ([1, 2], [2, 3, 4], 2.5 / math.sqrt(2.85)),
-    ],
-)
-def test_ranks_tell_which_values_are_larger(
-    first: list[float], second: list[float], score: float
-) -> None:
-    assert rank_score(first, second) == pytest.approx(score)

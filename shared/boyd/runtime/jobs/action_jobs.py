@@ -18,12 +18,14 @@ from boyd.models import (
     Decision,
     DecisionTrace,
     Fence,
+    JsonObject,
     RunResult,
     RunStatus,
 )
 from boyd.phases import act, action_call, decide
 from boyd.phases.act import Ledger
 from boyd.plugin import Procedure
+from boyd.runtime.autonomy.case_draws import CaseDraws
 from boyd.runtime.autonomy.offers import AutonomyOffers
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.job_runner import (
@@ -131,6 +133,7 @@ class ApprovedActionHandler(JobHandler):
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._approvals = engine.store.approvals
+        self._draws = CaseDraws(engine)
         self._offers = AutonomyOffers(engine)
 
     def limit(self, fields: Fields) -> float:
@@ -193,7 +196,7 @@ class ApprovedActionHandler(JobHandler):
                 writer=CHECKED,
             ),
             approved=True,
-            record=item.record,
+            counting=act.CountingTerms(item.record, self._trial(item)),
             retry=retry,
             undoes=item.undoes,
             proposal=act.ProposalTerms(plan=tuple(item.plan)),
@@ -214,10 +217,7 @@ class ApprovedActionHandler(JobHandler):
             return "Refused: the steps of the procedure differ from those that were approved"
         if (target := action.final_target(item.params)) != item.target:
             return f"Refused: its target is {target!r} now; {item.target!r} was approved"
-        # As it was when the approval was requested, with the params that were approved.
-        situation = item.situation or NO_SITUATION
-        circumstances = Circumstances(action, _decision(item), situation, lambda: item.created_at)
-        required = self._engine.agent.policy(circumstances)
+        required = self._engine.agent.policy(self._circumstances(item))
         if not required.is_met_by(item.approvals):
             return "Refused: the policy has been tightened since the approval"
         code = self._engine.agent.code_of(item.action_id)
@@ -227,6 +227,20 @@ class ApprovedActionHandler(JobHandler):
         signer = self._engine.settings.signer
         is_signed = signer is None or required.is_met_by(signer.valid_votes(item))
         return None if is_signed else _UNSIGNED
+
+    def _trial(self, item: ApprovalItem) -> JsonObject | None:
+        """The draw of its case, unless it must not wait: no run does."""
+        record = item.record
+        if record is None or item.run_ids or not item.may_wait:
+            return None
+        circumstances = self._circumstances(item)
+        return self._draws.plan(circumstances, item.execution_id, record.situation, record.label)
+
+    def _circumstances(self, item: ApprovalItem) -> Circumstances:
+        """The circumstances in which it was proposed, with the params that were approved."""
+        action, situation = self._engine.agent.host.actions[item.action_id], item.situation
+        decision = _decision(item)
+        return Circumstances(action, decision, situation or NO_SITUATION, lambda: item.created_at)
 
     def _finish(self, id: str, result: ActionResult) -> Done:
         # Read again: more runs may have joined the item since the job was entered.

@@ -9,19 +9,23 @@
 --            everywhere, on all targets; waits, whether it waits for them; and undoes or compensates as in
 --            `in_the_way`), decided (when it was decided on, in ms; harm since then ends it),
 --            ordered (when a person has ordered it, in ms; a revocation since then ends it, also after the right was given
---            back), grant (by which it runs alone, if it needs one), read_only (it changes nothing), unregistered (the copy was
---            compared just now, and the agent is not registered);
+--            back), grant (by which it runs alone, if it needs one), trial (for its case, as in `draw_case`, if that may wait
+--            now), read_only (it changes nothing), unregistered (the copy was compared just now, and the agent is not
+--            registered);
 --            origin: `iteration` with n, epoch and entered of its act phase, `job` with its name as job, attempt and
 --            entered, or none
 -- fields     field, value, ... to store
 -- Returns {'claimed', how many counted against the budget or empty}, {'stale'}, {'cancelled'}, {'frozen', why},
 --         {'revoked', why}, {'unconfirmed'}, {'unregistered'}, {'over', how many counted}, {'held'},
 --         {'held', by which execution in flight}, {'ungranted'}, {'done', result}, {'running', worker, ms until it lapses},
---         {'waits', for which execution, ms until it is tried again}, {'unknown', why}, or {'newer', format version}
-local execution, budget, freezes, origin, audit_open, executions, due, held_actions, in_flight, symptoms = unpack(KEYS)
+--         {'waits', for which execution, ms until it is tried again}, {'held out', ms until it is tried again}, {'unknown', why},
+--         or {'newer', format version}
+-- Events  wait.started
+local execution, budget, freezes, origin, audit_open, executions, due, held_actions, in_flight, symptoms, events =
+  unpack(KEYS)
 local worker, token, options = unpack(ARGV, 1, 3)
--- @include audit cases executes expect flight_limits format frozen hold lease_left lose_claim
--- @include owns_phase put_in_order rest server symptoms time touch track
+-- @include case_draws executes flight_limits format frozen lease_left lose_claim
+-- @include owns_phase put_in_order rest server time touch track
 local fields = rest(4)
 options = cjson.decode(options)
 -- The end of an execution wakes the next. In case that is lost, a waiting one tries again after so many ms for each ahead.
@@ -191,6 +195,13 @@ end
 if ungranted then
   return {'ungranted'}
 end
+-- Its case is drawn last, when nothing else delays it: nobody's answer depends on the draw.
+local case = not state and options.trial and draw_case(id, action, target, options.trial)
+local held_out = case and wait_left(case, action, target) or 0
+if held_out > 0 then
+  redis.call('HSET', origin, 'heldUntil', case['until'])
+  return {'held out', tostring(held_out + 2 * options.trial.every)}
+end
 local used, counts = '', not state and options.limit
 if counts then
   used = redis.call('ZCOUNT', budget, '(' .. now - options.window, '+inf')
@@ -219,7 +230,7 @@ if field_of('track') then
 end
 if options.origin == 'job' then
   redis.call('HSET', origin, 'executionClaimedAt', now, 'executionClaimedBy', worker)
-  redis.call('HDEL', origin, 'executionTurn', 'executionTurnAt')
+  redis.call('HDEL', origin, 'executionTurn', 'executionTurnAt', 'heldUntil')
 end
 -- The claim itself last: what fails halfway has not begun.
 redis.call('HSET', execution, 'state', 'running', 'worker', worker, 'token', token, 'startedAt', now,

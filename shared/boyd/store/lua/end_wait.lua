@@ -1,13 +1,14 @@
--- End the wait of a case, if its job is still held by that worker; a repetition changes nothing.
+-- End the wait of a case, if its job is still held by that worker; a repetition changes nothing. What a person has approved
+-- goes on.
 -- id         of the execution that waits
 -- class      of its track record
 -- started    when the wait began
 -- verdict    well, not well, or unclear
 -- Returns 1, or 0 when the job is lost
 -- Events  wait.ended
-local job, symptoms, held_actions, events, audit_open = unpack(KEYS)
+local job, due, symptoms, held_actions, events, audit_open = unpack(KEYS)
 local attempt, worker, id, action, target, class, started, verdict, evidence = unpack(ARGV)
--- @include audit cases emit executes expect touch track
+-- @include audit cases emit executes expect touch track wake
 if not executes(job, attempt, worker) then
   return 0
 end
@@ -23,7 +24,7 @@ if not case or case.id ~= id or case.ended then
   return 1
 end
 -- What was acted on meanwhile has not ended by itself.
-if target ~= '' and touched_since(target, id, started) then
+if case.taken or target ~= '' and touched_since(target, id, started) then
   verdict = 'unclear'
 end
 audit('action.waited', 'execution', id, 'action', action, 'after', verdict, 'note', evidence)
@@ -32,9 +33,12 @@ if verdict == 'well' and track and tonumber(case.round) == number(track, 'withdr
   track.trial.wellWithout = number(track.trial, 'wellWithout') + 1
   write_track(action, class, track)
 end
-redis.call('HSET', case_name, 'ended', verdict, 'asked', now_ms())
+redis.call('HSET', case_name, 'ended', verdict)
 if verdict == 'well' then
   redis.call('HSET', case_name, 'taken', id)
+end
+if string.find(id, '^approval:') then
+  wake(id)
 end
 emit('wait.ended', 'execution', id, 'action', action, 'target', target, 'verdict', verdict)
 return 1

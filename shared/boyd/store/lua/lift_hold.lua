@@ -5,7 +5,7 @@
 -- Events  hold.lifted
 local held_actions, in_flight, due, audit_open, events = unpack(KEYS)
 local action, target, note, actor = unpack(ARGV)
--- @include audit emit expect flight_limits hold
+-- @include audit emit expect flight_limits hold wake
 local held = hold_key(action, target)
 expect(audit_open, 'stream', held_actions, 'zset', due, 'zset')
 local have = redis.call('HMGET', held, 'kind', 'execution')
@@ -31,6 +31,9 @@ audit('hold.lifted', 'action', action, 'target', target, 'execution', execution,
   unpack(cjson.decode(actor)))
 unhold(action, target)
 redis.call('DEL', key('harms', action .. ':' .. target), key('unclear', action .. ':' .. target), past_key(action, target))
+if kind == 'held out' and string.find(execution, '^approval:') then
+  wake(execution)
+end
 for _, id in ipairs(verified) do
   leave_flight(field, id)
   leave_flight(action, id)

@@ -32,23 +32,20 @@ end
 -- read_case(action, target): return the latest case, or nil.
 local function read_case(action, target)
   local name = case_key(action, target)
-  local have = redis.call('HMGET', name, 'id', 'arm', 'round', 'until', 'symptoms', 'taken', 'ended',
-    'class', 'asked')
-  return have[1] and {id = have[1], arm = have[2], round = have[3], ['until'] = have[4] or '', symptoms = have[5] or '',
-    taken = have[6], ended = have[7], class = have[8], asked = have[9]}
+  local have = redis.call('HMGET', name, 'id', 'arm', 'round', 'since', 'until', 'symptoms', 'taken', 'ended', 'class')
+  return have[1] and {id = have[1], arm = have[2], round = have[3], since = have[4], ['until'] = have[5] or '',
+    symptoms = have[6] or '', taken = have[7], ended = have[8], class = have[9]}
 end
 
 -- take_case(action, target, execution): return how the execution counts in the trial of its action, as
--- `act:<round>/<delay>:<class>` or `wait:...`, with the ms since the draw or the end of the wait; '' if it does not count.
--- Only the first execution of a case does, and after a wait only if the case had not ended without it.
+-- `act:<round>:<class>` or `wait:...`; '' if it does not count. Only the first execution of a case does, and after a wait
+-- only if the case had not ended without it.
 local function take_case(action, target, execution)
-  local case = read_case(action, target)
+  local case, name = read_case(action, target), case_key(action, target)
   if not case or (case.taken and case.taken ~= execution) then
     return ''
   end
-  local name = case_key(action, target)
   redis.call('HSET', name, 'taken', execution)
   local counts = case.arm == 'act' or case.ended == 'not well'
-  local delay = case.asked and math.max(0, now_ms() - case.asked) or ''
-  return counts and case.arm .. ':' .. case.round .. '/' .. delay .. ':' .. case.class or ''
+  return counts and case.arm .. ':' .. case.round .. ':' .. case.class or ''
 end

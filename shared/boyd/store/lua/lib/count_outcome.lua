@@ -2,7 +2,7 @@
 -- Uses loop
 -- counting_of(execution): return what `count_outcome` needs for an execution whose outcome was not counted yet; else nil.
 local function counting_of(execution)
-  local have = redis.call('HMGET', execution, 'id', 'action', 'track', 'counted', 'grant', 'case')
+  local have = redis.call('HMGET', execution, 'id', 'action', 'track', 'counted', 'grant', 'case', 'startedAt', 'endedAt')
   if not have[3] or have[4] then
     return nil
   end
@@ -10,7 +10,8 @@ local function counting_of(execution)
   local plan = cjson.decode(have[3])
   local track = read_track(have[2], plan.class) or {label = plan.label, since = now_ms()}
   local pooled = read_track(have[2], ALL_CLASSES) or {}
-  return {id = have[1], action = have[2], plan = plan, track = track, pooled = pooled, alone = have[5], case = have[6]}
+  return {id = have[1], action = have[2], plan = plan, track = track, pooled = pooled, alone = have[5], case = have[6],
+    took = (have[8] or have[7] or 0) - (have[7] or 0)}
 end
 
 -- score(track, plan, y): add the squared errors of the predictions of the outcome, which is 1 or 0.
@@ -89,34 +90,19 @@ local function count_burst(track, length, good)
   track.burst = burst
 end
 
--- keep_delay(trial, field, delay): keep the delay of an execution after it was asked for, unless it is not known, among the
--- last MAX_DELAYS.
-local MAX_DELAYS = 50
-local function keep_delay(trial, field, delay)
-  if delay == '' then
-    return
-  end
-  local delays = trial[field] or {}
-  delays[#delays + 1] = tonumber(delay)
-  if #delays > MAX_DELAYS then
-    table.remove(delays, 1)
-  end
-  trial[field] = delays
-end
-
 -- count_in_trial(counting, good): count an execution in the comparison with waiting, if its case belongs to that.
 local function count_in_trial(counting, good)
-  local arm, round, delay, class = string.match(counting.case or '', '^(%a+):(%d+)/?(%d*):(.*)$')
+  local arm, round, class = string.match(counting.case or '', '^(%a+):(%d+)/?%d*:(.*)$')
   local track = counting.track
   if class ~= counting.plan.class or tonumber(round) ~= number(track, 'withdrawn') then
     return
   end
   local trial = track.trial or {}
-  keep_delay(trial, arm == 'wait' and 'delaysAfterWait' or 'delays', delay)
   if arm == 'wait' then
     trial.needed = number(trial, 'needed') + 1
   elseif good then
     trial.wellAfter = number(trial, 'wellAfter') + 1
+    trial.took = math.max(number(trial, 'took'), counting.took)
   end
   track.trial = trial
 end
