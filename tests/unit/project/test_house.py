@@ -71,6 +71,7 @@ KERNEL = {
     "pools that end their idle processes, and fork them while no thread has a lock": 21,
     "answers that came before anybody waited for them": 1,
     "observations that were sent in the name of a plugin, which nobody takes for its own": 21,
+    "cases that wait once people have approved their action": 39,
 }
 LIBRARY = {
     "the library without its guests": 66_000,
