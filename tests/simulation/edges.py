@@ -221,7 +221,10 @@ def surround(world: World, agent: Agent) -> Iterator[None]:
     """Put a world around the shipped code."""
     # No task holds a lock when it gives up control.
     threads = SimpleNamespace(
-        Thread=partial(_Thread, world), Event=partial(_Event, world), Lock=nullcontext
+        Thread=partial(_Thread, world),
+        Event=partial(_Event, world),
+        Lock=nullcontext,
+        RLock=nullcontext,
     )
     product = random.Random(world.random.getrandbits(64))
 
@@ -253,6 +256,7 @@ def surround(world: World, agent: Agent) -> Iterator[None]:
         (agent_host, "keep_logging", lambda: None),
         (maintenance, "keep_logging", lambda: None),
         (maintenance, "end_process", lambda: None),
+        (maintenance._Task, "hold_back_forks", lambda _: None),
         (agent_host, "load_agents", lambda *_: {agent.id: agent}),
         (agent_host, "connect", lambda *_: world.client()),
         (agent_host, "make_app", lambda *_: _celery()),
