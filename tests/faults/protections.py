@@ -607,6 +607,7 @@ PROTECTIONS = (
         "if false then",
         "unit/runtime/test_waves.py",
         ("test_a_cancellation_while_a_wave_is_being_opened_executes_no_target",),
+        scenario="waves",
     ),
     Protection(
         "P6",

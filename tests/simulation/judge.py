@@ -9,9 +9,10 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from math import inf
+from operator import itemgetter
 from typing import Any
 
-from boyd import naming
+from boyd import Procedure, naming
 from boyd.messaging.celery_app import JOB
 from boyd.models import ActionResult, ExecutionEntry, ProcedureRecord
 from boyd.plugin.composed_action import ASK
@@ -58,10 +59,20 @@ class Judge:
         self._executions = Counter(
             self._order_of(e.execution, e.at) for e in world.effects if e.kind == "begin"
         )
-        #: The calls that do nothing, and may so be answered again and again.
+        self._items = {about: a.value for about, a in self._answers["item"]}
+        #: The calls that do nothing by themselves, and may so be answered again and again.
+        actions = world.agent.host.actions
         self._harmless = {_KNOCK} | {
-            naming.approval(about) for about, a in self._answers["item"] if a.value == ASK
+            naming.approval(about)
+            for about, subject in self._items.items()
+            if subject == ASK or isinstance(actions.get(subject), Procedure)
         }
+        #: The approvals whose action, or a step of which, was executed.
+        self._acted = {naming.approval_in(execution) for execution in self._begins}
+        #: The targets that a person has to decide on, and when one orders to repeat what failed.
+        self._asking = getattr(world.agent.host.plugins.get("rolling"), "asking", ())
+        decisions = [a.at for _, a in self._answers["decides"] if a.value == "repeat"]
+        self._repeated_at = min(decisions, default=inf)
 
     def violations(self) -> list[str]:
         """Everything that must not be."""
@@ -195,11 +206,11 @@ class Judge:
         for approval, verdicts in accepted.items():
             if len(verdicts) > 1:
                 yield f"approval {approval} was {' and '.join(sorted(verdicts))}"
-            if "approved" not in verdicts and self._begins[f"approval:{approval}"]:
+            if "approved" not in verdicts and approval in self._acted:
                 yield f"approval {approval} was {min(verdicts)}, and its action executed"
         for approval, answer in self._answers["status"]:
             status, _ = answer.value
-            if status != "approved" and self._begins[f"approval:{approval}"]:
+            if status != "approved" and approval in self._acted:
                 yield f"approval {approval} is {status}, and its action was executed"
             if accepted[approval] - {status}:
                 yield f"approval {approval} was {min(accepted[approval])}, and is {status}"
@@ -417,15 +428,20 @@ class Judge:
             if answer.value == "approved"
         }
         asks = [step.id for step in record.steps if step.ask is not None]
-        answered_at = min(
-            (approved[id] for id, a in self._answers["item"] if a.value == ASK and id in approved),
-            default=inf,
-        )
+        # The first approval counts of those that ask for the same again.
+        last_first = sorted(approved.items(), key=itemgetter(1), reverse=True)
+        by_subject = {self._items[id]: at for id, at in last_first if id in self._items}
+        answered_at = by_subject.get(ASK, inf)
+        whole = naming.approval_in(record.id)
         for effect in begins:
             kind, id = naming.parts(effect.execution)
-            is_asked = record.approve == "each" and not naming.is_rollback(effect.execution)
-            if (is_asked or kind == "approval") and approved.get(id, inf) > effect.at:
+            undoes = kind == "rollback"
+            each = effect.target in self._asking or (record.approve == "each" and not undoes)
+            at = by_subject.get(id, inf) if undoes else approved.get(id, inf)
+            if (each or kind == "approval") and at > effect.at:
                 yield f"{effect.execution} began before a person approved it"
+            if whole and approved.get(whole, inf) > effect.at:
+                yield f"{effect.execution} began before a person approved the procedure"
             is_after = not _undoes(effect) and _step_of(effect) in STEPS[1:]
             if asks and is_after and answered_at > effect.at:
                 yield f"{effect.execution} began before a person approved {asks[0]}"
@@ -444,10 +460,9 @@ class Judge:
     def _waves(self) -> Iterator[str]:
         """Targets begin wave by wave, a few at a time, and go back in reverse."""
         for procedure, answer in self._answers["targets"]:
-            steps = naming.steps_of(procedure)
             begins = [e for e in self.world.effects if e.kind == "begin" and e.target in HOSTS]
-            forward = [e for e in begins if e.execution.startswith(steps)]
-            undone = [e for e in begins if e.execution.startswith(naming.rollback(steps))]
+            forward = [e for e in begins if not _undoes(e)]
+            undone = [e for e in begins if _undoes(e)]
             back = [e for e in undone if e.target not in self._harmed]
             for group in (forward, back):
                 for effect in group:
@@ -465,13 +480,18 @@ class Judge:
             wave = bisect_right(WAVE_ENDS, HOSTS.index(effect.target))
             earlier = HOSTS[: (0, *WAVE_ENDS)[wave]]
             for other in self._in_flight(forward, effect.at):
-                if other.target in earlier and "." not in other.execution:  # not repeated
+                if other.target in earlier and not self._is_repeated(other):
                     yield f"{effect.execution} began before {other.execution} had ended"
         for effect in back:
             others = [e for e in self._in_flight(back, effect.at) if e.target > effect.target]
             others += [e for e in back if e.target > effect.target and e.at > effect.at]
-            if len(others) >= AT_ONCE:
+            if sum(not self._is_repeated(other) for other in others) >= AT_ONCE:
                 yield f"{effect.execution} began before {others[-1].execution}"
+
+    def _is_repeated(self, begin: Effect) -> bool:
+        """Check if a person has ordered it again; one that asks may have been denied before."""
+        asks = begin.target in self._asking
+        return "." in begin.execution or (asks and begin.at > self._repeated_at)
 
     def _in_flight(self, begins: Sequence[Effect], at: float) -> list[Effect]:
         """Those of *begins* that have not ended at a time, if their process was not struck."""
@@ -522,6 +542,8 @@ class Judge:
             counts |= {"worse": (1, 1)} | dict.fromkeys(("failed", "pending"), (1, 1))
         if any(about == name and a.value == "cannot tell" for about, a in self._answers["verdict"]):
             counts["not effective"] = (1, 0)  # its verification was given up
+        if host in self._asking:
+            counts |= dict.fromkeys(("left", "stuck"), (1, 0))  # nobody allowed to undo it
         times = (len(ends) - len(undone), len(undone))
         if state not in counts and not self._struck:
             yield f"{name} is {state} at the end, although no process failed"

@@ -29,6 +29,7 @@ from boyd.errors import RollbackRefused, StoreError, Veto
 from boyd.models import (
     Actor,
     ApprovalItem,
+    Autonomy,
     CallRequest,
     EffectName,
     EndpointRequest,
@@ -66,6 +67,8 @@ UNDOES = "-"
 HOSTS = ("a", "b", "c", "d", "e")
 WAVE_ENDS = (1, 4, 5)
 AT_ONCE = STOP_AT = 2
+#: Who means to cancel the procedure before that many seconds does so while it begins.
+AS_IT_BEGINS = 0.1
 
 
 class Outside:
@@ -239,7 +242,7 @@ class Host(BaseModel):
     host: str
 
 
-def _in_waves(action: str) -> Procedure:
+def _in_waves(action: str, **terms: Any) -> Procedure:
     """A procedure that executes an action on all hosts."""
     step = ProcedureStep(
         id="renew",
@@ -250,14 +253,22 @@ def _in_waves(action: str) -> Procedure:
         at_once=AT_ONCE,
         stop_at=STOP_AT,
     )
-    return Procedure(name="all", steps=[step])
+    return Procedure(name="all", steps=[step], **terms)
 
 
 class Rolling(Plugin):
     """Renews hosts in waves; each may fail."""
 
     id = "rolling"
-    components = (_in_waves("rolling:renew"),)
+
+    def __init__(self, *asking: str, **terms: Any) -> None:
+        """People decide on the *asking* hosts, both to renew and to restore them."""
+        super().__init__()
+        self.asking = asking
+        self.components = (_in_waves("rolling:renew", **terms),)
+
+    def on_decide(self, decision: Decision) -> JsonObject | None:
+        return {"requires_approval": True} if decision.params.get("host") in self.asking else None
 
     @action(target="host", timeout=20)
     def renew(self, params: Host, ctx: Context) -> None:
@@ -449,7 +460,7 @@ def _approval_clients(world: World, agent: Agent) -> None:
         devices = ["ann", "bob", "tablet of ann"]
         if agent.settings.approvals.required.min_approvals > 1:
             # Where nobody else completes it, it is withdrawn at last.
-            Client(world, agent, "eve").start(partial(_respond, "withdrawn", item.id, 12.0))
+            Client(world, agent, "eve").start(partial(_respond, "withdrawn", item, 12.0))
         elif world.random.random() < 0.7:
             devices.pop()
         if item.expires_at is not None and agent.settings.approvals.ttl < 60:
@@ -459,7 +470,7 @@ def _approval_clients(world: World, agent: Agent) -> None:
             verdict = world.random.choice(VERDICTS) if name == "bob" else "approved"
             at = max(0.0, left * late + world.random.uniform(-0.5, 0.7))
             responder = Client(world, agent, name, name.rpartition(" ")[2])
-            responder.start(partial(_respond, verdict, item.id, at))
+            responder.start(partial(_respond, verdict, item, at))
         if "paging" in agent.host.plugins:
             Client(world, agent, "receiver").start(partial(_await_notices, item.id))
         if world.random.random() < 0.7:
@@ -489,8 +500,9 @@ def _first_approval(client: Client) -> ApprovalItem | str | None:
     return pending[0] if pending else _end_of_run(client)
 
 
-def _respond(verdict: Verdict, approval: str, at: float, client: Client) -> None:
+def _respond(verdict: Verdict, request: ApprovalItem, at: float, client: Client) -> None:
     """Answer at that time after it was requested, and wait for what becomes of it."""
+    approval = request.id
     client.world.sleep(at)
     client.tell(f"asks {verdict} {approval}", client.actor.principal)
 
@@ -506,8 +518,7 @@ def _respond(verdict: Verdict, approval: str, at: float, client: Client) -> None
 
     def end_of_item() -> ApprovalItem | None:
         item = client.store.approvals.get(approval)
-        is_over = item and item.status != "pending" and (item.status != "approved" or item.result)
-        return item if is_over else None
+        return item if item is not None and _has_ended(item) else None
 
     def status() -> Any:
         item = end_of_item()
@@ -518,7 +529,14 @@ def _respond(verdict: Verdict, approval: str, at: float, client: Client) -> None
         return item and (item.result or "never executed")
 
     client.watch(f"status {approval}", status)
-    client.watch_execution(f"approval:{approval}", result)
+    client.watch_execution(request.execution_id, result)
+
+
+def _has_ended(item: ApprovalItem) -> bool:
+    """Report whether an item was refused, or executed, which a procedure is with its last step."""
+    if item.status == "approved":
+        return item.result is not None and item.result.procedure is None
+    return item.status != "pending"
 
 
 def _await_notices(approval: str, client: Client) -> None:
@@ -703,12 +721,15 @@ def _farming_agents() -> tuple[Agent, ...]:
 def _consent_agents() -> tuple[Agent, ...]:
     each: dict[str, Any] = {"approve": "each"}
     question = ProcedureStep(id="ask", ask="Is it empty?")
+    whole: dict[str, Any] = {"autonomy": Autonomy(mode="approval-required")}
     return (
         Agent("sim", plugins=[Farming(**each)]),
         Agent("sim", plugins=[Farming(question)]),
         Agent("sim", plugins=[Farming(compensate=True, **each)]),
         Agent("sim", plugins=[Farming(**each)], approvals={"ttl": 6.0}),
         Agent("sim", plugins=[Farming(question, compensate=True, **each)], approvals=TWO),
+        Agent("sim", plugins=[Farming(**whole)]),
+        Agent("sim", plugins=[Rolling(*HOSTS[1:4:2], **whole)]),
     )
 
 
@@ -722,14 +743,14 @@ def _testing_agents() -> tuple[Agent, ...]:
     return (Agent("sim", plugins=[Testing()]),)
 
 
-def _procedure_clients(action: str, world: World, agent: Agent) -> None:
-    Client(world, agent, "operator").start(partial(_order_procedure, action))
+def _procedure_clients(world: World, agent: Agent) -> None:
+    Client(world, agent, "operator").start(_order_procedure)
     if world.random.random() < 0.6:
         Client(world, agent, "canceller").start(_cancel_procedure)
 
 
 def _consent_clients(world: World, agent: Agent) -> None:
-    _procedure_clients("farming:replace", world, agent)
+    _procedure_clients(world, agent)
     Client(world, agent, "desk").start(_have_answered)
 
 
@@ -739,20 +760,20 @@ def _have_answered(client: Client) -> None:
     while not client.world.is_quiet():
         for item in client.insist(lambda: client.store.approvals.page(50).pending):
             if item.id not in known_ids:
-                client.tell(f"item {item.id}", item.action_id)
-                _ask_people(client, item.id)
+                client.tell(f"item {item.id}", item.undoes or item.action_id)
+                _ask_people(client, item)
             known_ids.add(item.id)
         client.world.sleep(client.world.random.uniform(0.2, 1.0))
 
 
-def _ask_people(client: Client, approval: str) -> None:
+def _ask_people(client: Client, item: ApprovalItem) -> None:
     """Let one or two people answer; an item that expires perhaps late, or nobody at all."""
     world, approvals, dice = client.world, client.agent.settings.approvals, client.world.random
     names, late = ["ann", "bob"], 0.0
     if approvals.required.min_approvals > 1:
         # Where nobody else completes it, it is withdrawn at last.
         eve = Client(world, client.agent, "eve")
-        eve.start(partial(_respond, "withdrawn", approval, 6.0))
+        eve.start(partial(_respond, "withdrawn", item, 6.0))
     elif approvals.ttl < 60:
         names = names[: dice.choice((0, 1, 1, 2))]
         late = dice.choice((0.0, 0.0, 0.0, approvals.ttl - 0.5))
@@ -761,23 +782,52 @@ def _ask_people(client: Client, approval: str) -> None:
     for name in names:
         verdict = dice.choice((*VERDICTS, "approved", "approved"))
         at = late + dice.uniform(0.0, 1.0)
-        Client(world, client.agent, name).start(partial(_respond, verdict, approval, at))
+        Client(world, client.agent, name).start(partial(_respond, verdict, item, at))
 
 
-def _order_procedure(action: str, client: Client) -> None:
+def _action_of_procedure(client: Client) -> Procedure:
+    actions = client.agent.host.actions.values()
+    return next(action for action in actions if isinstance(action, Procedure))
+
+
+def _find_procedure(client: Client) -> str:
+    """The execution of the procedure: of the call, or of the approval that it asks for."""
+
+    def execution() -> str | None:
+        call = client.store.calls.get(ORDER)
+        if call is None or call.result is None:
+            return None
+        approval = call.result.waits_for
+        return naming.approval(approval) if approval else naming.call(ORDER)
+
+    asks = _action_of_procedure(client).autonomy.mode == "approval-required"
+    return client.poll(execution) if asks else naming.call(ORDER)
+
+
+def _is_order_over(client: Client, procedure: str) -> bool:
+    kind, id = naming.parts(procedure)
+    if kind == "approval":
+        item = client.store.approvals.get(id)
+        return item is not None and _has_ended(item)
+    call = client.store.calls.get(id)
+    execution = call.execution if call is not None else None
+    return execution is not None and execution.state not in ("queued", "running")
+
+
+def _order_procedure(client: Client) -> None:
+    action = _action_of_procedure(client).id
     request = CallRequest(kind="execute", action=action, actor=client.actor)
     client.insist(lambda: client.launcher.call(request, None, ORDER))
-    procedure = naming.call(ORDER)
+    procedure = _find_procedure(client)
 
     def end_of_procedure() -> ProcedureRecord | str | None:
-        # Before the procedure: its call may begin it between the two.
-        call = client.store.calls.get(ORDER)
+        # Before the procedure: its order may begin it between the two.
+        is_over = _is_order_over(client, procedure)
         record = client.store.procedures.get(procedure)
         if record is not None and record.state == "stopped":
             _decide_on(client, procedure)
         if record is not None:
             return record if record.has_ended else None
-        is_over = call and call.execution and call.execution.state not in ("queued", "running")
         return "never begun" if is_over else None
 
     client.watch(f"procedure {procedure}", end_of_procedure)
@@ -798,7 +848,7 @@ def _decide_on(client: Client, procedure: str) -> None:
     client.tell(f"stopped {procedure}", "stopped")
     mode: ResumeMode | None = client.world.random.choice(("go on", "repeat", None))
     client.hesitate(2.0)
-    client.tell(f"decides {procedure}", "decides")
+    client.tell(f"decides {procedure}", mode)
     if mode is None:
         client.tell("asks cancel", procedure)
         client.store.procedures.cancel(procedure, client.actor)
@@ -808,8 +858,17 @@ def _decide_on(client: Client, procedure: str) -> None:
 
 def _cancel_procedure(client: Client) -> None:
     dice = client.world.random
-    client.world.sleep(dice.uniform(0.0, dice.choice((0.5, 9.0))))
-    procedure = naming.call(ORDER)
+    at = dice.uniform(0.0, dice.choice((0.5, 9.0)))
+    client.world.sleep(at)
+    procedure = _find_procedure(client)
+    if at < AS_IT_BEGINS:
+        client.poll(
+            lambda: (
+                client.store.procedures.get(procedure) or _is_order_over(client, procedure) or None
+            ),
+            every=0.01,
+        )
+        client.world.sleep(dice.uniform(0.0, 0.02))
     client.tell("asks cancel", procedure)
     outcome = client.insist(lambda: client.store.procedures.cancel(procedure, client.actor))
     client.tell(f"procedure-cancel {procedure}", outcome)
@@ -971,10 +1030,10 @@ SCENARIOS = {
         Scenario("approval", _asking_agents, _approval_clients, is_timeless=False),
         Scenario("effect", _restarting_agents, _effect_clients),
         Scenario("proposers", _restarting_agents, _proposer_clients),
-        Scenario("procedure", _farming_agents, partial(_procedure_clients, "farming:replace")),
+        Scenario("procedure", _farming_agents, _procedure_clients),
         Scenario("consent", _consent_agents, _consent_clients, is_timeless=False),
-        Scenario("waves", _rolling_agents, partial(_procedure_clients, "rolling:all")),
-        Scenario("harmful-waves", _testing_agents, partial(_procedure_clients, "testing:all")),
+        Scenario("waves", _rolling_agents, _procedure_clients),
+        Scenario("harmful-waves", _testing_agents, _procedure_clients),
         Scenario("slots", _ticking_agents, _slot_clients, beats=(1, 1, 2)),
         Scenario("failover", _restarting_agents, _failover_clients, loses=True),
         Scenario("archive", _archive_agents, _archive_clients, is_timeless=False, every=6),
