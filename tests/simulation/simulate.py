@@ -27,7 +27,7 @@ DOUBTS = {
     *("trigger_iteration", "enter_phase", "leave_start", "leave_orient", "leave_phase"),
     *("renew_lease", "enter_job", "leave_job", "renew_job", "enter_batch", "complete_batch"),
     *("resolve_approval", "propose_action", "cancel_call", "cancel_run", "open_wave"),
-    *("move_target", "begin_procedure", "transaction", *RECOVERY),
+    *("move_target", "begin_procedure", "record_procedure", "transaction", *RECOVERY),
 }
 MESSAGE_NAMES = {JOB, *TASKS.values()}
 #: Ranges of the seconds of a fault: short of a lease, and beyond leases and the heartbeats of a
@@ -58,6 +58,9 @@ AT_COMMANDS: tuple[_Way, ...] = (
     *(*AT_EFFECTS, ("crash after", SOON), ("crash after", LATE), ("stall", SHORT)),
     *(("stall", LONG), ("refuse", NONE), ("lose answer", NONE)),
 )
+#: Where errors come that Redis answers, as many as stop a procedure, which tries again after each.
+AT_RECORDS: tuple[_Way, ...] = (*AT_COMMANDS, ("error", ((60.0, 60.0),)))
+ERRORS = 5
 #: One of so many schedules has no fault.
 FAULTLESS = 8
 #: The points of an execution, from the answer to its verdict, and those of a worker.
@@ -207,6 +210,8 @@ def _deck(scenario: Scenario, shuffle: int) -> Sequence[_Card]:
 def _ways(point: str) -> Sequence[_Way]:
     if point in get_args(EffectKind):
         return AT_EFFECTS
+    if point == "record_procedure":
+        return AT_RECORDS
     return AT_MESSAGES if point in MESSAGE_NAMES else AT_COMMANDS
 
 
@@ -216,7 +221,7 @@ def _faults(dice: Random, card: _Card, times: int) -> Iterator[Fault]:
     kind, ranges = dice.choice(ways)
     # Early more often than late: what comes late has less that it can disturb.
     first = min(dice.randint(1, count), dice.randint(1, count))
-    for number in range(first, first + times):
+    for number in range(first, first + (ERRORS if kind == "error" else times)):
         lost = dice.choice(LOST) if kind == "fail over" else 0
         yield Fault(kind, point, number, round(dice.uniform(*dice.choice(ranges)), 3), lost)
 

@@ -19,7 +19,7 @@ from simulation import judge
 from simulation.judge import Judge
 from simulation.protections import search, select
 from simulation.scenarios import SCENARIOS
-from simulation.simulate import run, shrink
+from simulation.simulate import ERRORS, run, shrink
 from simulation.store import SimulatedClient, SimulatedRedis
 from simulation.world import Fault, FaultKind
 
@@ -63,6 +63,11 @@ def test_the_timeline_shows_the_faults_of_a_schedule() -> None:
 _LOST_CLAIM = [Fault("fail over", "begin", 1, 0.5, lost=1), Fault("crash before", "end", 1, 0.3)]
 
 
+def _errors(first: int) -> list[Fault]:
+    """Errors that stop a procedure in the middle of what it is about to record."""
+    return [Fault("error", "record_procedure", first + n) for n in range(ERRORS)]
+
+
 def _outages(point: str, first: int) -> list[Fault]:
     """Outages that each take what somebody does at a point for the third time in vain."""
     return [Fault("outage", point, first + n, (24.0, 5.7, 5.7)[n]) for n in range(3)]
@@ -79,8 +84,12 @@ def test_a_worker_drains_before_it_ends_and_its_work_is_reported() -> None:
 
 def _line_of(timeline: Sequence[str], process: str, text: str, life: int = 1) -> int:
     """The number of the first line about that life of a process with *text*."""
-    lines = (i for i, line in enumerate(timeline) if f"{process}.{life} " in line and text in line)
-    return next(lines)
+    return _index_of(timeline, f"{process}.{life} ", text)
+
+
+def _index_of(timeline: Sequence[str], *texts: str) -> int:
+    """The number of the first line with all these *texts*."""
+    return next(i for i, line in enumerate(timeline) if all(text in line for text in texts))
 
 
 @pytest.mark.parametrize(
@@ -119,6 +128,7 @@ def _line_of(timeline: Sequence[str], process: str, text: str, life: int = 1) ->
         ("waves", 22, _outages("leave_job", 2)),
         ("waves", 13, [Fault("stall", "leave_job", 5, 2.9)]),
         ("consent", 201, [Fault("crash after", "propose_action", 1, 0.361)]),
+        ("consent", 17, _errors(10)),
         ("failover", 8, _LOST_CLAIM),
         ("failover", 12, _LOST_CLAIM),
     ],
@@ -139,6 +149,7 @@ def _line_of(timeline: Sequence[str], process: str, text: str, life: int = 1) ->
         "a target that was cancelled is undone although its job has not ended",
         "and repeated when a person orders it at once",
         "and undone if it was approved before that, although the worker that asked was lost",
+        "an answer is taken that came before anybody waited for it",
         "a call whose claim was lost, and that is refused, may have been executed",
         "and so may the decision of an iteration",
     ],
@@ -174,6 +185,16 @@ def test_a_client_hears_of_a_procedure_whose_worker_was_lost_as_it_began(
 
     assert outcome.violations == ()
     assert end.endswith("never begun") == (kind == "crash before")
+
+
+def test_a_procedure_that_errors_stop_while_it_asks_for_a_compensation_is_cancelled_again() -> None:
+    outcome = run(SCENARIOS["consent"], 145, _errors(11))
+    at = partial(_index_of, outcome.timeline)
+
+    assert outcome.violations == ()
+    assert at("procedure-cancel") < at("farming:undo") < at("*** error") < at("??? stopped")
+    assert at("??? stopped") < at("decides call:") < at("??? procedure call:")
+    assert outcome.timeline[at("??? procedure call:")].endswith("cancelled")
 
 
 def test_a_verification_that_is_given_up_is_known_from_its_verdict() -> None:

@@ -42,6 +42,7 @@ FaultKind = Literal[
     "fail over",
     "clock",
     "refuse",
+    "error",
     "lose answer",
     "stall",
     "drop",
@@ -64,9 +65,9 @@ class Fault:
     Attributes:
         point: the name of the script, command or task, or the kind of an `Effect`.
         number: counts how often anybody has come to that point, from 1.
-        seconds: of a pause, stall, delay or outage, or until a process that has crashed, or that
-            drained and ended, starts again; or by which the clock of Redis steps ahead, or back if
-            they are negative.
+        seconds: of a pause, stall, delay or outage, until work is tried again after an error, or
+            until a process that has crashed, or that drained and ended, starts again; or by which
+            the clock of Redis steps ahead, or back if they are negative.
         lost: the number of writes that the Redis lacks which takes over.
     """
 
@@ -350,6 +351,8 @@ class World:
         fault = self._reach(label)
         if fault is not None and fault.kind == "refuse":
             raise redis.ConnectionError("refused")
+        if fault is not None and fault.kind == "error":
+            raise redis.ResponseError("an error")
         self._set_clock()
         reply = run()
         if fault is not None and fault.kind == "crash after":
@@ -435,7 +438,7 @@ class World:
             self.sleep(fault.seconds)
 
     def _record(self, fault: Fault, who: str) -> None:
-        of_redis = fault.kind in ("outage", "fail over")
+        of_redis = fault.kind in ("outage", "fail over", "error")
         holds_up = fault.seconds if of_redis else min(fault.seconds, LONGEST)
         self._last_fault = max(self._last_fault, self.now + holds_up)
         self.past.append((self.now, who, fault))
