@@ -129,7 +129,7 @@ LIBRARY = {
     "URLs that are checked without an HTTP client": 8,
     "observations without a time, which bear that of Redis": 9,
     "an option of a Redis URL that does not exist, by its name": 2,
-    "steps and targets of procedures that are given up, or whose worker was lost": 46,
+    "steps and targets of procedures that are given up, or whose worker was lost": 48,
     "errors of a job, counted in a row, and of one item of a sweep": 48,
     "notices of a verification, of which each may fail alone": 22,
     "the archive and the export of traces in the process of beat": 28,

@@ -511,6 +511,23 @@ def test_a_step_that_was_done_before_an_error_stopped_it_is_executed_once(
     assert farm.done == (["drain"] if answer == "resume" else ["drain", "undo drain"])
 
 
+def test_a_procedure_that_an_error_stopped_after_its_last_step_ends_when_it_is_resumed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    farm = Farm()
+    lab = farm.lab(step("drain"))
+    with monkeypatch.context() as broken:
+        broken.setattr(ProcedureMove, "_end", Mock(side_effect=RuntimeError("a bug")))
+        record = start_procedure(lab)
+        for _ in range(3):
+            record = go_on(lab)
+    assert record.state == "stopped"
+    lab.store.procedures.resume(record.id, "go on", ANN)
+
+    assert go_on(lab).state == "succeeded"
+    assert farm.done == ["drain"]
+
+
 @pytest.mark.parametrize("verdict", ["approved", "denied"])
 def test_an_answer_that_came_before_the_question_was_noted_is_taken_soon(verdict: Verdict) -> None:
     farm = Farm()

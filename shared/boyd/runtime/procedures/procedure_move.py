@@ -352,6 +352,8 @@ class ProcedureMove:
     def _resume(self, repeat: bool) -> Done | Later:
         if self._record.state == "compensating":
             return self._resume_compensation(repeat)
+        if self._record.at >= len(self._record.steps):
+            return self._end("succeeded", "")
         self._find_question()
         progress = self._progress
         if self._is_open():
