@@ -300,7 +300,7 @@ def _execution_of(ctx: RequestContext, id: str, call: Call) -> Execution:
     document = Execution(
         id=id,
         by=call.actor.principal,
-        **dict(call.execution),
+        **call.execution.model_dump(exclude={"held_until"}),  # nobody's order waits for that
         **call.model_dump(include={"action", "params", "approval_id"}),
         result=call.result,
     )

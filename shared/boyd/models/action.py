@@ -291,6 +291,13 @@ class JobExecution(Model):
     ended_at: Timestamp | None = None
     held_until: Timestamp | None = None
 
+    @property
+    def delay(self) -> str:
+        """The reason why it is still queued, in words."""
+        if self.held_until is None:
+            return "waits for a worker"
+        return f"held out until {self.held_until:%H:%M} UTC to learn whether it heals by itself"
+
 
 class ActionInfo(Model):
     """The manifest of an action; times are in seconds.

@@ -130,11 +130,10 @@ def _is_final(item: ApprovalItem, effect: EffectVerification, now: datetime) -> 
 
 
 def _progress(execution: JobExecution | None) -> str:
-    if execution is not None and execution.held_until:
-        until = f"{execution.held_until:%H:%M} UTC"
-        return f"held out until {until} to learn whether it heals by itself"
-    if execution is None or execution.state == "queued":
+    if execution is None:
         return "waits for a worker"
+    if execution.state == "queued":
+        return execution.delay
     if execution.progress:
         return execution.progress
     return f"running on {execution.worker}" if execution.worker else "running"

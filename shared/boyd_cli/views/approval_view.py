@@ -163,8 +163,10 @@ def progress(item: ApprovalItem) -> str:
     execution = item.execution
     if item.in_flight:
         return f"waits for its turn: {item.in_flight[0].course}"
-    if execution is None or execution.state == "queued":
+    if execution is None:
         return "waits for a worker"
+    if execution.state == "queued":
+        return execution.delay
     if execution.state == "running" and execution.progress:
         return execution.progress
     where = f" on {execution.worker}" if execution.worker else ""

@@ -14,6 +14,7 @@ from boyd.replay.differences import judge
 from boyd.replay.shadow import Shadow
 from boyd.runtime.autonomy import case_draws
 from boyd.store.holdouts import Wait
+from boyd_cli.views.approval_view import progress
 from kit import Recorder, overdue, person, plugin
 
 
@@ -57,6 +58,8 @@ def test_an_approved_case_that_ends_by_itself_is_well_without_the_action(waiting
     execution = waiting.item.execution
     assert execution is not None
     assert (execution.state, execution.held_until) == ("queued", hold.until)
+    until = f"held out until {hold.until:%H:%M} UTC"
+    assert progress(waiting.item) == f"{until} to learn whether it heals by itself"
 
     waiting.verdict = True
     waiting.look()
