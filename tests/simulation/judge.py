@@ -405,7 +405,8 @@ class Judge:
             done = len(ends) - times
             doubtful = progress.tries or "a person says" in (progress.detail or "")
             if progress.state == "unknown" or doubtful:
-                if not self._kinds & OF_PROCESSES:
+                # A person may also repeat what was refused, if an error has stopped it then.
+                if not self._kinds & (OF_PROCESSES | {"error"}):
                     yield f"the outcome of {name} was unknown, although no process failed"
                 continue
             if done != (progress.state == "done"):

@@ -528,8 +528,11 @@ def _respond(verdict: Verdict, request: ApprovalItem, at: float, client: Client)
         item = end_of_item()
         return item and (item.result or "never executed")
 
-    client.watch(f"status {approval}", status)
-    client.watch_execution(request.execution_id, result)
+    outcome, _ = client.watch(f"status {approval}", status)
+    # After a refusal, another item may ask for the same undoing again.
+    is_approved = outcome == "approved"
+    execution = request.execution_id if is_approved else naming.approval(approval)
+    client.watch_execution(execution, result)
 
 
 def _has_ended(item: ApprovalItem) -> bool:
