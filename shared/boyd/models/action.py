@@ -293,7 +293,7 @@ class JobExecution(Model):
 
     @property
     def delay(self) -> str:
-        """The reason why it is still queued, in words."""
+        """The delay of a queued execution, in words."""
         if self.held_until is None:
             return "waits for a worker"
         return f"held out until {self.held_until:%H:%M} UTC to learn whether it heals by itself"
