@@ -77,6 +77,7 @@ LIBRARY = {
     "the library without its guests": 66_000,
     "symptoms of a target that take turns, for which an action is held": 26,
     "cases that wait once people have approved their action": 128,
+    "approvals that expire beside one that was overwritten": 9,
     "secrets by reference: what they name, who may use which, and masks of their values": 640,
     "the plugins baseline and likely-causes, which nothing in the kernel imports": 1_900,
     "likely causes that may have changed, and those that people may have read": 70,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from boyd.errors import BadCursor
+from boyd.errors import BadCursor, StoreError
 from boyd.models import ApprovalItem, Autonomy, CallRequest, Run, RunPage, RunRequest
 from boyd.plugin import Action, Orienter
 from boyd.store import Verdict
@@ -365,6 +365,21 @@ def test_a_run_fails_with_an_approval_that_expires() -> None:
 
     assert [item.status for item in expired] == ["expired"]
     assert (run.status, run.reason) == ("failed", "the approval has expired")
+
+
+def test_an_approval_that_somebody_has_overwritten_keeps_no_other_from_expiring() -> None:
+    lab = acting(Recorder(), autonomy=GATED)
+    [run_id] = waiting(lab, "look")
+    lab.client.set("boyd:{test}:approval:overwritten", "not a hash")
+    deadlines = {"overwritten": 1, pending(lab)[0].id: 2}
+    lab.client.zadd("boyd:{test}:approvals:pending", deadlines)
+    expired = lab.store.approvals.expire(lab.engine.retention)
+
+    assert [item.status for item in expired] == ["expired"]
+    assert now(lab, run_id).status == "failed"
+    # Where nothing can expire, the sweeper reports the key.
+    with pytest.raises(StoreError, match="approval:overwritten"):
+        lab.store.approvals.expire(lab.engine.retention)
 
 
 def test_each_run_gets_only_what_its_own_iteration_found() -> None:

@@ -2,8 +2,10 @@
 -- Uses approvals_pending, approvals_history, approvals_fingerprints, audit_open, retention
 -- expect_approval(id): raise an error, before anything is written, if this item could not be moved to history.
 local function expect_approval(id)
-  expect(approvals_pending, 'zset', approvals_history, 'zset', approvals_fingerprints, 'hash', audit_open, 'stream')
-  local have = redis.call('HMGET', key('approval', id), 'runIds', 'wakes')
+  local approval = key('approval', id)
+  expect(approvals_pending, 'zset', approvals_history, 'zset', approvals_fingerprints, 'hash', audit_open, 'stream',
+    approval, 'hash')
+  local have = redis.call('HMGET', approval, 'runIds', 'wakes')
   expect_runs(have[1])
   expect_jobs(have[2])
   expect_jobs('notice:' .. id)
