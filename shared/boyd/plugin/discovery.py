@@ -27,7 +27,7 @@ from boyd.settings.validation import nearest, saying
 _BOYD = str(Path(__file__).resolve().parent.parent)
 #: Paths of code that plugin authors do not write.
 _FOREIGN = (f"{_BOYD}/", "<frozen", f"{Path(traceback.__file__).parent}/")
-_BARE_DECORATOR = re.compile(r"(\w+)\(\) takes 0 positional arguments but 1 was given")
+_BARE_DECORATOR = re.compile(r"(DeclaredAction)?\.?(\w+)\(\) takes \d positional \w+ but .+ given")
 _CANNOT_IMPORT = re.compile(r"cannot import name '(\w+)' from '([\w.]+)'")
 
 
@@ -58,8 +58,8 @@ def _message(error: BaseException) -> str:
     if isinstance(error, NameError | ImportError) and text:
         return text
     bare = _BARE_DECORATOR.fullmatch(text)
-    if bare and hasattr(decorators, bare[1]):
-        return f"write @{bare[1]}(), with parentheses"
+    if bare and hasattr(getattr(decorators, bare[1]) if bare[1] else decorators, bare[2]):
+        return f"write @{'….' if bare[1] else ''}{bare[2]}(), with parentheses"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

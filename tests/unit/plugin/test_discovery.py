@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import py_compile
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -46,11 +47,22 @@ def test_a_class_without_an_id_is_named_when_none_has_the_one_sought(tmp_path: P
         find_plugin("disk", tmp_path)
 
 
-def test_a_decorator_needs_parentheses(tmp_path: Path) -> None:
-    text = 'from boyd import Plugin, observer\nclass Disk(Plugin):\n    id = "disk"\n'
-    (tmp_path / "disk.py").write_text(f"{text}    @observer\n    def usage(self): return []\n")
+@pytest.mark.parametrize(
+    ("decorators", "message"),
+    [
+        (["@observer"], "disk.py line 4: write @observer(), with parenth"),
+        (
+            ["@action()", "def fill(self): pass", "@fill.verify"],
+            "disk.py line 6: write @….verify(), with parenth",
+        ),
+    ],
+)
+def test_a_decorator_needs_parentheses(decorators: list[str], message: str, tmp_path: Path) -> None:
+    text = 'from boyd import Plugin, action, observer\nclass Disk(Plugin):\n    id = "disk"\n'
+    lines = [*decorators, "def usage(self): return []"]
+    (tmp_path / "disk.py").write_text(text + "".join(f"    {line}\n" for line in lines))
 
-    with pytest.raises(PluginError, match=r"disk\.py line 4: write @observer\(\), with parenth"):
+    with pytest.raises(PluginError, match=re.escape(message)):
         find_plugin("disk", tmp_path)
 
 
