@@ -122,7 +122,8 @@ def test_a_pool_with_an_idle_timeout_has_processes_only_for_actions(deployment: 
     hold.touch()
     held = {name: deployment.launcher(name).trigger("test").iteration for name in HELD}
     wait_until(lambda: set(HELD) <= acting(deployment).keys())
-    assert set(acting(deployment).values()) == {child.pid for child in pool.children()}
+    # The other one has acted, in the same process or in one that may have ended since.
+    assert acting(deployment)["lone-act"] in {child.pid for child in pool.children()}
     hold.unlink()
     results = [deployment.ended(name, number) for name, number in held.items()]
     wait_until(lambda: not pool.children())
