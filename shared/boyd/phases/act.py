@@ -150,7 +150,7 @@ class ProposalTerms:
 
 @dataclass(frozen=True)
 class CountingTerms:
-    """The track record in which an approved action counts, and the draw of its case.
+    """The track record for the outcome of an approved action, and the draw for its case.
 
     Attributes:
         record: as it was when the action was proposed; none if it counts in none.

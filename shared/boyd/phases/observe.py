@@ -145,7 +145,7 @@ class _Rhythm:
     tick: bool
 
     def due_later(self, observer: Observer, last: float | None) -> float | None:
-        """The time at which *observer*, which last ran at *last*, is due; None if it is due now."""
+        """Compute when *observer* is due after its run at *last*; None if it is due now."""
         # A run that lies ahead is from before the clock of Redis stepped back.
         if last is None or last > self.now or not observer.interval:
             return None

@@ -543,7 +543,7 @@ class _TapedReader:
         return call if callable(function) else function
 
     def _digest_facts(self, key: str, facts: Iterator[Triple]) -> Iterator[Triple]:
-        """The facts of a whole graph, of which only a digest is recorded."""
+        """Read all facts of a graph; the tape gets only their digest."""
         digest, count = hashlib.sha256(), 0
         for fact in facts:
             digest.update(repr(fact).encode("utf-8", "surrogatepass"))

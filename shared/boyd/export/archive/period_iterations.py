@@ -69,7 +69,7 @@ class PastIteration:
         return [anomaly for anomaly in anomalies if anomaly.resource == target]
 
     def executions(self, name: str) -> Iterator[str]:
-        """The executions that the iteration *name* has made, or asked for."""
+        """Name the executions of the iteration *name*, and those that it proposed."""
         for result in self.results:
             if result.waits_for:
                 yield naming.approval(result.waits_for)

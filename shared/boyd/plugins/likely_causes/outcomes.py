@@ -43,7 +43,7 @@ class PickOutcome(NamedTuple):
 
     @property
     def main_suspect(self) -> str:
-        """The thing that was the first suspect for most of the weighted time."""
+        """The first suspect with the greatest weight over the episode."""
         return max(self.verdicts, key=lambda verdict: verdict.weight).pick.name
 
     def add_to(self, calibration: Calibration, episode: FaultEpisode) -> Calibration:

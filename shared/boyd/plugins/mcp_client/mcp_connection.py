@@ -120,7 +120,7 @@ def _is_other_revision(failure: ServerFailure) -> bool:
 
 
 def _common_revisions(refusal: RequestRefused) -> list[str]:
-    """The newer revisions, newest last, that a server says it speaks as it refuses another one."""
+    """The revisions that we share with a server, by its refusal of another one; newest last."""
     offered = refusal.data.get("supported") if isinstance(refusal.data, dict) else None
     if not _is_other_revision(refusal) or not isinstance(offered, list):
         return []

@@ -237,7 +237,7 @@ class ApprovedActionHandler(JobHandler):
         return self._draws.plan(circumstances, item.execution_id, record.situation, record.label)
 
     def _circumstances(self, item: ApprovalItem) -> Circumstances:
-        """The circumstances in which it was proposed, with the params that were approved."""
+        """Rebuild the circumstances of its proposal, with the approved params."""
         action, situation = self._engine.agent.host.actions[item.action_id], item.situation
         decision = _decision(item)
         return Circumstances(action, decision, situation or NO_SITUATION, lambda: item.created_at)
