@@ -147,12 +147,12 @@ def test_a_case_waits_as_long_as_the_longest_effective_execution_took_besides(
     ward.lab.run()
     ward.approve()
 
-    case = ward.lab.client.hgetall(f"boyd:{{test}}:case:{ACTION}:web-1")
+    wait = ward.lab.client.hgetall(f"boyd:{{test}}:{ward.wait}")
     took = ward.record.trial.took
     assert 90_000 <= took < 150_000
     plan = ward.lab.agent.verification(ACTION)
     assert plan is not None
-    assert float(case["until"]) - float(case["since"]) == 1000 * plan.within + took
+    assert float(wait["until"]) - float(wait["startedAt"]) == 1000 * plan.within + took
 
 
 def test_a_case_of_what_runs_alone_waits_before_the_agent_decides_again(

@@ -59,8 +59,8 @@ local function draw_case(id, action, target, plan)
   end
   write_track(action, plan.class, track)
   redis.call('DEL', name)
-  redis.call('HSET', name, 'id', id, 'arm', case.arm, 'round', number(track, 'withdrawn'), 'since', now,
-    'until', case['until'], 'symptoms', episode, 'class', plan.class)
+  redis.call('HSET', name, 'id', id, 'arm', case.arm, 'round', number(track, 'withdrawn'), 'until', case['until'],
+    'symptoms', episode, 'class', plan.class)
   redis.call('PEXPIRE', name, episode == '' and 86400000 or 2592000000)
   return case
 end

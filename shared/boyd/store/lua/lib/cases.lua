@@ -32,9 +32,9 @@ end
 -- read_case(action, target): return the latest case, or nil.
 local function read_case(action, target)
   local name = case_key(action, target)
-  local have = redis.call('HMGET', name, 'id', 'arm', 'round', 'since', 'until', 'symptoms', 'taken', 'ended', 'class')
-  return have[1] and {id = have[1], arm = have[2], round = have[3], since = have[4], ['until'] = have[5] or '',
-    symptoms = have[6] or '', taken = have[7], ended = have[8], class = have[9]}
+  local have = redis.call('HMGET', name, 'id', 'arm', 'round', 'until', 'symptoms', 'taken', 'ended', 'class')
+  return have[1] and {id = have[1], arm = have[2], round = have[3], ['until'] = have[4] or '',
+    symptoms = have[5] or '', taken = have[6], ended = have[7], class = have[8]}
 end
 
 -- take_case(action, target, execution): return how the execution counts in the trial of its action, as
