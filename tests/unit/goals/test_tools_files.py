@@ -125,12 +125,16 @@ def test_devices_are_no_files() -> None:
         Files([Path("/dev")]).read("zero")
 
 
-def open_files() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
+def open_below(root: Path) -> list[str]:
+    """The files and folders below *root* that this process has open."""
+    paths = [os.path.realpath(link) for link in Path("/proc/self/fd").iterdir()]
+    return [path for path in paths if Path(path).is_relative_to(root.resolve())]
 
 
 def test_no_descriptor_is_left_open_whatever_happens(root: Path) -> None:
-    files, before = Files([root]), open_files()
+    files = Files([root])
+    with (root / "a.txt").open():
+        assert open_below(root) == [str((root / "a.txt").resolve())]
     for path in ("a.txt", "sub", "missing/x", "missing", ".", "sub/x/y"):
         for act in (files.read, files.names, lambda file: files.write(file, "text")):
             try:
@@ -138,7 +142,7 @@ def test_no_descriptor_is_left_open_whatever_happens(root: Path) -> None:
             except (OSError, ValueError):
                 continue
 
-    assert open_files() == before
+    assert open_below(root) == []
 
 
 def test_of_a_long_file_the_beginning_is_read(root: Path) -> None:

@@ -348,10 +348,11 @@ def test_apprise_posts_and_what_fails_hides_the_address() -> None:
 
 
 def test_apprise_sends_in_the_thread_that_calls_it() -> None:
+    before = set(threading.enumerate())
     with site() as chat:
         address = chat.url.replace("http://", "json://")
         send_by_apprise(address, message(), waits=True)
-        names = {thread.name for thread in threading.enumerate()}
+        names = {thread.name for thread in set(threading.enumerate()) - before}
     assert not [name for name in names if "ThreadPoolExecutor" in name]
 
 
