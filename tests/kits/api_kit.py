@@ -109,6 +109,8 @@ class Site:
         settings = load_settings(groups)
         self.services = Services(settings, open_store=self._open, dispatcher=self.dispatcher)
         self.app = application(settings, self.services)
+        # However slow the test is, the workers of its lab are alive.
+        self.app.before_request(lab.stay_alive)
         self.client: Any = self.app.test_client()
         self.admin = self.key("admin")
 
@@ -148,6 +150,7 @@ class Site:
         The first time, it also reads the agents, and sends scripts.
         """
         here, count = threading.get_ident(), 0
+        self.lab.stay_alive()
 
         def count_calls(real: Any) -> Any:
             def execute(*args: Any, **options: Any) -> Any:

@@ -106,7 +106,7 @@ LIBRARY = {
     "TLS to Redis: what has failed, and what to check": 40,
     "a clock of Redis that steps back: claims, waits, pauses too far ahead; durations": 50,
     "results of actions that are kept, and leases renewed, when Redis was away": 30,
-    "a lab that recovers what is overdue however slow its test is": 20,
+    "a lab whose workers live, and recover what is overdue, however slow its test is": 24,
     "procedures that are stopped until a person resumes or cancels them": 109,
     "an approved procedure, which has not succeeded when it has been started": 17,
     "names of principals, groups and keys without characters that nobody sees": 31,
