@@ -45,7 +45,7 @@ from boyd.runtime.ending import finish_investigation
 from boyd.runtime.engine import Engine
 from boyd.runtime.investigations.model_access import LiveOutput, StoredMeter
 from boyd.runtime.investigations.tool_runner import ToolRunner, queue_of
-from boyd.runtime.jobs.job_runner import Done, Fields, Later
+from boyd.runtime.jobs.job_runner import Done, Fields, Later, requeue
 from boyd.runtime.leases import persistently
 from boyd.settings.model import ModelSettings
 from boyd.store import LogChange, Stale, Written
@@ -237,7 +237,7 @@ class Move:
     def _think(self, request: ModelRequest) -> Later | None:
         """Request a turn from the model if a thread may wait for it."""
         if self._moved or self._queue != queues.THINK:
-            return Later(0, queue=queues.THINK)
+            return requeue(queues.THINK)
         if self._engine.store.halt():
             return Later(HALTED)
         if not self._thinking.acquire(blocking=False):
@@ -334,7 +334,7 @@ class Move:
         which, _, number = self._job.get(_HANDOVERS, "").partition(" ")
         times = int(number) if which == called.call.id else 0
         if times < MAX_CALL_HANDOVERS and self._engine.fleet.serving(queue):
-            return Later(0, {_HANDOVERS: f"{called.call.id} {times + 1}"}, queue)
+            return requeue(queue, {_HANDOVERS: f"{called.call.id} {times + 1}"})
         reason = f"No live worker consumes queue {queue!r}"
         if times >= MAX_CALL_HANDOVERS:
             reason = (

@@ -46,11 +46,16 @@ class Done:
 
 @dataclass(frozen=True)
 class Later:
-    """A job to continue in *seconds*, with *fields* stored; with 0 it continues on *queue*."""
+    """A job to continue in *seconds*, with *fields* stored, on *queue* or where it is."""
 
     seconds: float
     fields: Fields = field(default_factory=dict)
     queue: str | None = None
+
+
+def requeue(queue: str | None, fields: Fields | None = None) -> Later:
+    """A job to continue at once, on any worker of *queue*."""
+    return Later(0, fields or {}, queue)
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ from boyd.runtime.jobs.job_runner import (
     JobHandler,
     Later,
     leave_to_others,
+    requeue,
 )
 from boyd.store import StuckJob
 from boyd.store.holds import NewHold
@@ -119,7 +120,7 @@ class VerificationHandler(JobHandler):
             return None
         ctx.run_hooks("on_verdict", execution=self._engine.store.executions.get(entry.id))
         # Noted if something follows that may be repeated.
-        return Later(0, {"reported": "1"}, fields.get("queue")) if entry.counted_in else None
+        return requeue(fields.get("queue"), {"reported": "1"}) if entry.counted_in else None
 
     def _tell(self, name: str, fields: Fields, about: str = "", **values: Any) -> Later | None:
         """Run a hook of each plugin until it has succeeded; None when nothing is left to do.

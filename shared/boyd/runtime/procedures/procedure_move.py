@@ -33,7 +33,7 @@ from boyd.phases import action_call
 from boyd.plugin.components import Action
 from boyd.plugin.composed_action import ASK
 from boyd.runtime.engine import Engine
-from boyd.runtime.jobs.job_runner import Done, Fields, JobFailure, JobHandler, Later
+from boyd.runtime.jobs.job_runner import Done, Fields, JobFailure, JobHandler, Later, requeue
 from boyd.runtime.procedures.procedure_steps import DENIED, ProcedureSteps
 from boyd.runtime.procedures.wave_moves import Waves
 from boyd.store import Stale, StuckJob, read_procedure, step_field
@@ -125,10 +125,10 @@ class ProcedureMove:
             return self._stop(queues.no_worker_message(queue))
         if step.for_each is not None:
             self._note({"wave": step.id}, state="running", started_at=self._now)
-            return Later(0, queue=queues.ACT)
+            return requeue(queues.ACT)
         name = self._steps.name(step, self._progress)
         self._note({}, state="running", execution=name, started_at=self._now)
-        return Later(0, queue=queue)
+        return requeue(queue)
 
     def _execute(self) -> Done | Later:
         if self._step.for_each is not None:
@@ -241,7 +241,7 @@ class ProcedureMove:
         self._note(
             {"at": str(at), "resumed": "", "wave": ""}, state=state, ended_at=self._now, **changes
         )
-        return Later(0, queue=queues.ACT)
+        return requeue(queues.ACT)
 
     def _branch(self, reason: str) -> Later | None:
         """Go on with the alternative of the step, if it has one and nothing has been done."""
@@ -249,7 +249,7 @@ class ProcedureMove:
             return None
         changes = {"state": "pending", "instead": True, "detail": _short(reason), "polls": 0}
         self._note({}, **changes, approval=None)
-        return Later(0, queue=queues.ACT)
+        return requeue(queues.ACT)
 
     def _fail_step(self, reason: str) -> Done | Later:
         if branch := self._branch(f"failed: {reason}"):
@@ -358,7 +358,7 @@ class ProcedureMove:
         progress = self._progress
         if self._is_open():
             self._note({"resumed": ""})
-            return Later(0, queue=queues.ACT)
+            return requeue(queues.ACT)
         if self._step.for_each is not None and progress.state == "running":
             self._waves(self._record.at).resume(repeat, self._wave_queue(self._record.at))
             self._note({"resumed": ""}, detail=None)
@@ -373,7 +373,7 @@ class ProcedureMove:
         state = "pending" if progress.state == "pending" else "running"
         changes = {"state": state, "tries": tries, "execution": name}
         self._note({"resumed": ""}, **changes, approval=None, detail=None)
-        return Later(0, queue=queues.ACT)
+        return requeue(queues.ACT)
 
     # Back
 
@@ -384,7 +384,7 @@ class ProcedureMove:
             cause = self._fields.get("cause") or self._record.reason or ""
         fields = {"state": "compensating", "back": "1", "cancelled": "", "tell": "", "resumed": ""}
         self._write({**fields, "cause": cause, "reason": cause}, "compensating", reason)
-        return Later(0, queue=queues.ACT)
+        return requeue(queues.ACT)
 
     def _compensate(self) -> Done | Later:
         for index in range(len(self._record.steps) - 1, -1, -1):
@@ -410,7 +410,7 @@ class ProcedureMove:
         if not self._engine.fleet.serving(queue):
             return self._stop_undoing(index, compensation, queues.no_worker_message(queue))
         self._write(self._change_compensation(index, compensation))
-        return Later(0, queue=queue)
+        return requeue(queue)
 
     def _undo_queue(self, index: int) -> str:
         step = self._record.step(index)
@@ -434,7 +434,7 @@ class ProcedureMove:
         if not (stuck := progress.count("stuck")):
             state = "left" if progress.count("left") else "done"
             self._write({**fields, **self._change_compensation(index, compensation, state=state)})
-            return Later(0, queue=queues.ACT)
+            return requeue(queues.ACT)
         number = f"{stuck} of {progress.count('stuck', 'left', 'undone')} not undone"
         detail = _short(_list(progress, number, "stuck"))
         return self._stop_undoing(index, compensation, detail, state="failed", detail=detail)
@@ -461,7 +461,7 @@ class ProcedureMove:
         if result.success:
             done = self._change_compensation(index, compensation, state="done", detail=None)
             self._write(done)
-            return Later(0, queue=queues.ACT)
+            return requeue(queues.ACT)
         reason = result.error or "it failed"
         if result.prevented in _OBSTACLES:
             return self._stop_undoing(index, compensation, reason)
@@ -487,7 +487,7 @@ class ProcedureMove:
             return self._stop_undoing(index, compensation, answer, **changes)
         changes = {"state": "left", "detail": _short(answer)}
         self._write(self._change_compensation(index, compensation, **changes))
-        return Later(0, queue=queues.ACT)
+        return requeue(queues.ACT)
 
     def _resume_compensation(self, repeat: bool) -> Later:
         fields: dict[str, str] = {"resumed": ""}
@@ -507,7 +507,7 @@ class ProcedureMove:
             changes = {"state": "running", "tries": tries, "execution": name, "approval": None}
             fields |= self._change_compensation(index, compensation, **changes)
         self._write(fields)
-        return Later(0, queue=queues.ACT)
+        return requeue(queues.ACT)
 
     def _resume_undoing(
         self, index: int, compensation: StepCompensation, repeat: bool
