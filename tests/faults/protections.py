@@ -592,8 +592,8 @@ PROTECTIONS = (
     Protection(
         "P1",
         "a step is undone that was approved after the worker was lost that had asked",
-        "shared/boyd/runtime/procedures/procedure_move.py",
-        "if execution and (item := self._engine.store.approvals.item_proposed_by(execution)):",
+        "shared/boyd/runtime/procedures/interruptions.py",
+        "if execution and (item := approvals.item_proposed_by(execution)):",
         "if execution and (item := None):",
         "unit/runtime/test_procedures.py",
         ("test_a_step_that_was_approved_is_undone_although_the_worker_that_asked_was_lost",),

@@ -22,7 +22,8 @@ from boyd.models import (
 )
 from boyd.plugin import Action
 from boyd.plugins.notifier.message import approval_message
-from boyd.runtime.procedures.procedure_move import ProcedureMove
+from boyd.runtime.procedures import step_moves
+from boyd.runtime.procedures.fenced_procedure import FencedProcedure
 from boyd.runtime.procedures.procedure_steps import ProcedureSteps
 from boyd.store import Stale, Verdict
 from boyd.store.jobs import Jobs
@@ -495,7 +496,7 @@ def test_a_step_that_was_done_before_an_error_stopped_it_is_executed_once(
     farm = Farm()
     lab = farm.lab(step("drain"), approve=approve)
     with monkeypatch.context() as broken:
-        broken.setattr(ProcedureMove, "_next", Mock(side_effect=RuntimeError("a bug")))
+        broken.setattr(FencedProcedure, "advance", Mock(side_effect=RuntimeError("a bug")))
         record = start_procedure(lab)
         if approve == "each":
             lab.resolver.answer(record.progress[0].approval or "", "approved", person("bob"))
@@ -517,7 +518,7 @@ def test_a_procedure_that_an_error_stopped_after_its_last_step_ends_when_it_is_r
     farm = Farm()
     lab = farm.lab(step("drain"))
     with monkeypatch.context() as broken:
-        broken.setattr(ProcedureMove, "_end", Mock(side_effect=RuntimeError("a bug")))
+        broken.setattr(FencedProcedure, "end", Mock(side_effect=RuntimeError("a bug")))
         record = start_procedure(lab)
         for _ in range(3):
             record = go_on(lab)
@@ -633,7 +634,7 @@ def test_a_step_that_was_executed_is_done_though_the_next_worker_lacks_its_actio
     question = step("question", ask="Go on?")
     lab = farm.lab(step("drain"), question)
     with monkeypatch.context() as lost:
-        lost.setattr(ProcedureMove, "_outcome", Mock(side_effect=Stale("lost")))
+        lost.setattr(step_moves, "take_result", Mock(side_effect=Stale("lost")))
         with pytest.raises(Stale):
             start_procedure(lab)
     assert farm.done == ["drain"]
