@@ -424,7 +424,7 @@ class Client:
         """Watch the result of an execution, and the entry of the ledger."""
         result = self.watch(f"result {execution}", look)
         self.world.questions.append(
-            (f"result {execution}", lambda: self.store.executions.find(execution) or result)
+            (f"result {execution}", lambda: self.store.executions.result(execution) or result)
         )
         self.ask_for_verdict(execution)
         return result
@@ -989,7 +989,7 @@ def _order_again(client: Client) -> None:
 
 def _tell_result(client: Client, execution: str, result: Any) -> None:
     """Tell of a result, which another one replaces if it is lost."""
-    about, find = f"result {execution}", partial(client.store.executions.find, execution)
+    about, find = f"result {execution}", partial(client.store.executions.result, execution)
     client.tell(about, result)
     others = [question for question in client.world.questions if question[0] != about]
     client.world.questions = [*others, (about, lambda: find() or result)]
@@ -1023,7 +1023,7 @@ def _approve_and_watch(client: Client) -> None:
     entry = client.insist(lambda: client.store.executions.get(execution))
     if verdict == "worse" and entry is not None and entry.state == "succeeded":
         rollback = naming.rollback(execution)
-        client.watch_execution(rollback, lambda: client.store.executions.find(rollback))
+        client.watch_execution(rollback, lambda: client.store.executions.result(rollback))
 
 
 HARM = Scenario("harm", _restarting_agents, _harm_clients)

@@ -147,7 +147,7 @@ class LeasedLedger:
 
     def find(self, execution_id: str) -> ActionResult | None:
         """The result of that execution, if it has ended."""
-        return self._ledger.find(execution_id)
+        return self._ledger.result(execution_id)
 
     def get(self, execution_id: str) -> ExecutionEntry | None:
         """The entry of that execution, if it was ever claimed."""

@@ -109,7 +109,7 @@ class ActionLedger:
         self._search = Search(client, scripts, keys.executions, "execution", "action")
         self._freezes = FreezeCopy(client, scripts)
 
-    def find(self, execution_id: str) -> ActionResult | None:
+    def result(self, execution_id: str) -> ActionResult | None:
         """The result of an execution; None while it has not ended."""
         with translate_errors():
             names = ["result", "state", "action", "lost"]
@@ -197,7 +197,7 @@ class ActionLedger:
         )
         if outcome == "running":
             raise _still_running(execution_id, *rest)
-        return self.find(execution_id) if outcome == "over" else None
+        return self.result(execution_id) if outcome == "over" else None
 
     def claim(self, execution: ExecutionRequest, token: str) -> Claim:
         """Claim the right to execute once; claiming again with the same token changes nothing.
@@ -258,7 +258,7 @@ class ActionLedger:
             entered=fence.entered,
         )
         if reply[0] == "over":
-            return Claim(ClaimOutcome.DONE, result=self.find(execution_id))
+            return Claim(ClaimOutcome.DONE, result=self.result(execution_id))
         return self._read(execution_id, reply)
 
     def _read(self, execution_id: str, reply: Sequence[Any], token: str = "") -> Claim:

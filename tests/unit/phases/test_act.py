@@ -564,7 +564,7 @@ def test_a_late_result_does_not_change_the_recorded_one() -> None:
     assert not ledger.finish("x", "first", ActionResult(action="p:do", success=True, duration=1))
     entry = ledger.get("x")
     assert entry is not None
-    assert (entry.state, entry.result) == ("unknown", ledger.find("x"))
+    assert (entry.state, entry.result) == ("unknown", ledger.result("x"))
     assert entry.result is not None
     assert entry.result.unknown
 

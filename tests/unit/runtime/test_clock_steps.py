@@ -115,6 +115,6 @@ def test_a_procedure_in_flight_ends_after_the_step(
 
     assert record is not None
     assert record.state == "succeeded"
-    result = past.lab.store.executions.find(naming.call(call.id))
+    result = past.lab.store.executions.result(naming.call(call.id))
     assert result is not None
     assert (result.success, result.duration) == (True, 0.0)

@@ -107,7 +107,7 @@ def test_an_approved_action_that_waits_for_a_worker_is_not_proposed_again() -> N
     assert pending(lab) == []
     lab.dispatcher.hints.append(job)
     lab.deliver()
-    assert lab.store.executions.find(name) is not None
+    assert lab.store.executions.result(name) is not None
 
 
 def test_a_running_action_is_not_proposed_again() -> None:

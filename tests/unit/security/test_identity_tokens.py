@@ -116,7 +116,7 @@ def test_without_a_key_there_are_no_tokens() -> None:
     [entry] = lab.store.executions.page(10).executions
 
     assert caller.sent == []
-    result = lab.store.executions.find(entry.id)
+    result = lab.store.executions.result(entry.id)
     assert result is not None
     assert "identity_key" in (result.error or "")
 

@@ -76,7 +76,7 @@ class ToolRunner:
         """Return the observation of a call that needed an approval, or None until its answer."""
         item = self._engine.store.approvals.get(approval_id)
         if item is None:
-            result = self._engine.store.executions.find(naming.approval(approval_id))
+            result = self._engine.store.executions.result(naming.approval(approval_id))
             reason = "The approval request no longer exists"
             return (
                 self._result_observation(called, result)

@@ -116,7 +116,7 @@ class ProcedureSteps:
 
     def result(self, execution: str | None) -> ActionResult | None:
         """The result of an execution that has ended."""
-        return self._ledger.find(execution) if execution else None
+        return self._ledger.result(execution) if execution else None
 
     def execute(self, step: ProcedureStep, execution: str, repeats: bool) -> ActionResult:
         """Execute a step once, or propose it to a person; *repeats* after a person has ordered it.
@@ -149,7 +149,7 @@ class ProcedureSteps:
         planned = compensation_of(step, self.action(action_of(step).action))
         reason = f"undoes step {step.id} of {self._record.action}: {self._record.reason}"
         execution = undone.execution or ""
-        rolled = self._ledger.find(naming.rollback(done.execution or ""))
+        rolled = self._ledger.result(naming.rollback(done.execution or ""))
         if isinstance(planned, StepAction) and rolled and rolled.success:
             return rolled
         if isinstance(planned, StepAction):
@@ -180,7 +180,7 @@ class ProcedureSteps:
         """Return the result of an approved step or the reason to skip it, or None while pending."""
         item = self._engine.store.approvals.get(approval_id)
         if item is None:
-            return self._ledger.find(naming.approval(approval_id)) or "its approval is gone"
+            return self._ledger.result(naming.approval(approval_id)) or "its approval is gone"
         if item.result is not None:
             return item.result
         refusal = _REFUSALS.get(item.status)
