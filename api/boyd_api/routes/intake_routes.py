@@ -6,6 +6,7 @@ import uuid
 
 from flask import Response, g, request
 
+from boyd.errors import QueueFull
 from boyd.intake import (
     BadIntake,
     IntakeRequest,
@@ -68,10 +69,10 @@ def take(ctx: RequestContext, format: str) -> JsonResponse:
     except IntakeUnready as error:
         # Senders give up after 4xx, and it is not their mistake.
         raise HttpProblem("unavailable", str(error), headers=retry_after(FULL)) from None
-    iteration = _accept(ctx, observations)
-    if iteration < 0:
-        detail = "too many observations are already waiting; none of these were accepted"
-        raise HttpProblem("overloaded", detail, headers=retry_after(FULL))
+    try:
+        iteration = _accept(ctx, observations)
+    except QueueFull as error:
+        raise HttpProblem("overloaded", str(error), headers=retry_after(FULL)) from None
     ctx.services.metrics.count_observations(format, len(observations))
     if not observations:
         ctx.services.refusals.report_unobserved(format)
@@ -100,7 +101,7 @@ def _check_sent_by(ctx: RequestContext, intake: DeclaredIntake) -> None:
 
 
 def _accept(ctx: RequestContext, observations: list[Observation]) -> int:
-    """Store them; the iteration that they started, 0 if none, below 0 if they were too many."""
+    """Store them, all or none; return the iteration that they started, or 0."""
     if not observations:
         return 0
     settings = ctx.services.settings.intake

@@ -111,7 +111,10 @@ class Launcher:
         The audit names the *actor*; the same *request* is accepted once.
 
         Returns:
-            The iteration started, 0 for none, or -1 when *limits* leave no room for them.
+            The iteration started, or 0 for none.
+
+        Raises:
+            QueueFull: *limits* leave no room for them; none was accepted.
         """
         start = self._mode == "event-driven"
         iteration = self._store.loop_control.intake(observations, start, actor, request, limits)
@@ -132,5 +135,5 @@ class Launcher:
         return outcome
 
     def _start(self, iteration: int) -> None:
-        if iteration > 0:
+        if iteration:
             self._dispatcher.send(self._store.agent_id, iteration, 1, "start")

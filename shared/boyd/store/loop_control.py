@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from boyd.errors import AgentPaused
+from boyd.errors import AgentPaused, QueueFull
 from boyd.models import Actor, LoopStatus, Observation, from_ms, to_ms
 from boyd.models.actor import actor_fields
 from boyd.models.loop import Ticks
@@ -139,12 +139,15 @@ class Loop:
         request: str | None = None,
         limits: IntakeLimits | None = None,
     ) -> int:
-        """Queue *observations*; return the iteration that started, 0, or -1 beyond *limits*.
+        """Queue all *observations*; return the iteration that started, or 0.
 
         An observation replaces a waiting one with the same source and `metadata.fingerprint`, and
         is counted. One with the source and `metadata.eventId` of another within the last hour is
         dropped, and so is what a second Alertmanager tells of an alert, or tells too late.
         Repeating a *request* changes nothing.
+
+        Raises:
+            QueueFull: they would exceed *limits*; none was queued.
         """
         limits = limits or IntakeLimits()
         n = self._scripts.run(
@@ -160,6 +163,10 @@ class Loop:
                 item for observation in observations for item in _arguments_of(observation)
             ],
         )
+        if n < 0:
+            raise QueueFull(
+                "too many observations are already waiting; none of these were accepted"
+            )
         return int(n)
 
     def pause(self, reason: str, actor: Actor | None = None) -> None:

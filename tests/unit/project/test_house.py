@@ -72,6 +72,7 @@ KERNEL = {
     "pools that end their idle processes, and fork them while no thread has a lock": 21,
     "answers that came before anybody waited for them": 1,
     "observations that were sent in the name of a plugin, which nobody takes for its own": 21,
+    "an intake without room, which raises as every full queue does": 10,
     "cases that wait once people have approved their action": 39,
 }
 LIBRARY = {
@@ -139,6 +140,7 @@ LIBRARY = {
     "the archive and the export of traces in the process of beat": 28,
     "pools that end their idle processes": 3,
     "observations that were sent in the name of a plugin, which nobody takes for its own": 32,
+    "an intake without room, which raises as every full queue does": 10,
     "commands whose output was cut off, and those that were out of time": 12,
     "a revision of MCP that a server says it speaks": 7,
 }

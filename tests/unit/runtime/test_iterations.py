@@ -9,10 +9,10 @@ import pytest
 
 from boyd import Action, Agent, BoydError, ConfigError, Observation, Plugin
 from boyd.agent import agent_from_file
-from boyd.errors import AgentPaused
+from boyd.errors import AgentPaused, QueueFull
 from boyd.models import Autonomy, RunRequest, utc_now
 from boyd.runtime import IterationSteps
-from boyd.store import Retention, Slot
+from boyd.store import IntakeLimits, Retention, Slot
 from boyd.store.keys import Keys
 from boyd.testing import Lab
 from harness import wait_until
@@ -193,6 +193,15 @@ def test_an_intake_event_wakes_only_an_event_driven_agent(mode: Any, begins: int
     lab = Lab(agent(mode=mode))
 
     assert begins == lab.intake(seen("outside"))
+
+
+def test_an_intake_without_room_for_all_observations_accepts_none() -> None:
+    lab = Lab(agent())
+    lab.intake(seen("a"))
+    with pytest.raises(QueueFull, match="none of these were accepted"):
+        lab.launcher.intake([seen("b"), seen("c")], limits=IntakeLimits(observations=2))
+
+    assert [observation.source for observation in lab.run().observations] == ["a"]
 
 
 @pytest.mark.parametrize(
