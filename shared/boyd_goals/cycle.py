@@ -72,7 +72,7 @@ class Orientation(GoalTools):
     @observer(name="active_goals")
     def observe_goals(self, ctx: Context) -> list[Observation]:
         """The active goals, most important first."""
-        session = self.sessions(ctx).at_work()
+        session = self.sessions(ctx).working_session()
         if session is None:
             return []
         goal = session.goals[session.at_work or ""]
@@ -90,7 +90,7 @@ class Orientation(GoalTools):
     @observer(name="working_memory")
     def observe_memory(self, ctx: Context) -> list[Observation]:
         """The pressure of working memory, and its newest entries."""
-        session = self.sessions(ctx).at_work()
+        session = self.sessions(ctx).working_session()
         if session is None:
             return []
         data: JsonObject = {
@@ -103,7 +103,7 @@ class Orientation(GoalTools):
     @observer(name="recalled_episodes")
     def observe_episodes(self, ctx: Context) -> list[Observation]:
         """The episodes recalled for the goals."""
-        session = self.sessions(ctx).at_work()
+        session = self.sessions(ctx).working_session()
         if session is None:
             return []
         query = [symbol(goal.id) for goal in active_goals(session)[:_QUERIED]]

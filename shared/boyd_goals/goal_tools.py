@@ -309,7 +309,7 @@ class GoalTools(Plugin):
     def user_interact(self, params: goal_toolbox.AskParams, ctx: Context) -> str:
         """Ask a person; the answer arrives later."""
         sessions, now = self.sessions(ctx), ctx.now()
-        session = sessions.at_work()
+        session = sessions.working_session()
         goal = session.at_work if session else None
         question = Questions(ctx.state).ask(goal, params.question, now)
         if session is not None:

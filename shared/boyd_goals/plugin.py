@@ -118,7 +118,7 @@ class Goals(Endpoints, Orientation):
     @choose.applicable_when
     def _has_goal(self, situation: Situation, ctx: Context) -> bool:
         # An idle iteration reads nothing here, so that a replay can tell that it is one.
-        return self.is_oriented(situation) and self.sessions(ctx).at_work() is not None
+        return self.is_oriented(situation) and self.sessions(ctx).working_session() is not None
 
     @hook(fail_closed=True)
     def on_decide(self, decision: Decision, action: Action | None) -> dict[str, Any] | None:
@@ -149,13 +149,13 @@ class Goals(Endpoints, Orientation):
     def on_loop_complete(self, result: LoopResult, ctx: Context) -> None:
         """Apply the outcome of the cycle, and consolidate memory when it is nearly full."""
         sessions = self.sessions(ctx)
-        session = sessions.at_work()
+        session = sessions.working_session()
         if session is None and any(
             observation.source == GOALS for observation in result.observations
         ):
             # Another worker began the cycle after this one had read the session.
             sessions.pin(sessions.read())
-            session = sessions.at_work()
+            session = sessions.working_session()
         if session is None:
             return
         strategy, graph = f"{self.id}:utility", self.graph(ctx)

@@ -238,7 +238,7 @@ class Sessions:
             self._cache.pinned = (self._ctx.iteration, session)
         return session
 
-    def at_work(self) -> GoalSession | None:
+    def working_session(self) -> GoalSession | None:
         """The session, if this iteration works on one of its goals."""
         if self._ctx.iteration is None:
             return None
