@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path as Folder
 from typing import Any
 
 from pydantic import BaseModel
 
 from api_kit import Site
+from archive_kit import Archive, sqlite
 from boyd import Agent, Plugin, action, tool
 from boyd.models.investigation import Entry
 from boyd.testing import Lab, ScriptedModel
+from harness import wait_until
 from lab_redis import client_of
 
 #: The header of a request that may be repeated.
@@ -114,3 +118,15 @@ class Stream:
         blocks = list(self._blocks)
         self.answer.close()
         return blocks
+
+
+@contextmanager
+def only_archived(case: Case, id: str, folder: Folder) -> Iterator[str]:
+    """An investigation that has ended and that only an archive in *folder* still has; its id."""
+    wait_until(lambda: case.store.status(id) == "ended")
+    archive = Archive(sqlite(folder), case.site.store, agent_id="disks")
+    archive.copy()
+    case.site.services.archive = archive.access()
+    case.site.lab.client.delete(f"boyd:{{disks}}:investigation:{id}", f"boyd:{{disks}}:log:{id}")
+    yield id
+    archive.close()

@@ -80,7 +80,7 @@ def cancel(page: PageRequest, id: str) -> PageResult:
 def call(page: PageRequest, id: str, number: int) -> PageResult:
     """Show a call with its arguments and its output in full."""
     investigation = investigation_routes.show(page.ctx, id)
-    log = page.ctx.agent.store.investigations
+    log = investigation_routes.open_log(page.ctx, id)
     view = find_call(log, id, number, _place("at") or "0-0")
     if view is None:
         raise not_found(f"investigation {id} has no call #{number} that is kept")
@@ -113,7 +113,7 @@ def _show(
 ) -> PageResult:
     investigation = investigation_routes.show(page.ctx, id)
     before = _place("before")
-    part = read_part(page.ctx.agent.store.investigations, id, before)
+    part = read_part(investigation_routes.open_log(page.ctx, id), id, before)
     if investigation.status == "ended":
         end_calls(part.turns)
     return render_page(
@@ -123,6 +123,7 @@ def _show(
         found=investigation,
         part=part,
         is_latest=before is None,
+        is_only_archived=investigation_routes.is_only_archived(page.ctx, id),
         began=_last_question_time(part.turns) if before is None else None,
         work_began=work_began,
         approval=_approval(page, investigation),

@@ -27,7 +27,7 @@ from boyd.models.investigation import (
     call_label,
     call_number,
 )
-from boyd.store.investigations import Investigations
+from boyd_api.routes.investigation_routes import InvestigationLog
 
 #: Entries that tell what Boyd did.
 _Note = Discarded | Steered | Warned | Compacted
@@ -106,7 +106,7 @@ class TranscriptPart:
     older: str | None
 
 
-def read_part(log: Investigations, id: str, before: str | None = None) -> TranscriptPart:
+def read_part(log: InvestigationLog, id: str, before: str | None = None) -> TranscriptPart:
     """The last part of a log, or the one *before* an entry."""
     rows, size, items, more = list[Logged](), 0, 0, True
     while more and items < PART and size < _SIZE and len(rows) < _MOST:
@@ -249,7 +249,7 @@ def _pretty(arguments: str) -> str:
         return arguments
 
 
-def find_call(log: Investigations, id: str, number: int, place: str = "0-0") -> CallView | None:
+def find_call(log: InvestigationLog, id: str, number: int, place: str = "0-0") -> CallView | None:
     """The call of that number in full; the search begins with the entry at *place*."""
     transcript, view, after = _Transcript(), None, _just_before(place)
     while page := log.entries(id, after, _STEP):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import islice
+from typing import Protocol
 
 from flask import Response
 from pydantic import Field
@@ -73,6 +75,53 @@ def show(ctx: RequestContext, id: str) -> Investigation:
     return investigation or _read_archive(ctx, id).investigation
 
 
+class InvestigationLog(Protocol):
+    """The log of an investigation, in Redis or in the archive."""
+
+    def newest(self, id: str) -> str:
+        """The id of the newest entry; `0-0` without any."""
+
+    def entries(self, id: str, after: str = "0-0", count: int = STEP) -> list[Logged]:
+        """Up to *count* entries after *after*, oldest first."""
+
+    def entries_before(self, id: str, before: str | None, count: int) -> list[Logged]:
+        """Up to *count* entries before *before*, or the last ones, newest first."""
+
+
+@dataclass(frozen=True)
+class _ArchivedLog(InvestigationLog):
+    """A log that the archive has."""
+
+    log: Sequence[Logged]
+
+    def newest(self, id: str) -> str:
+        return self.log[-1].id if self.log else "0-0"
+
+    def entries(self, id: str, after: str = "0-0", count: int = STEP) -> list[Logged]:
+        later = (logged for logged in self.log if is_later(logged.id, after))
+        return list(islice(later, count))
+
+    def entries_before(self, id: str, before: str | None, count: int) -> list[Logged]:
+        newest_first = reversed(self.log)
+        earlier = (logged for logged in newest_first if not before or is_later(before, logged.id))
+        return list(islice(earlier, count))
+
+
+def is_only_archived(ctx: RequestContext, id: str) -> bool:
+    """True if Redis does not have the investigation (any more)."""
+    return ctx.agent.store.investigations.status(id) is None
+
+
+def open_log(ctx: RequestContext, id: str) -> InvestigationLog:
+    """The log in Redis or, once Redis has dropped it, in the archive.
+
+    Raises `HttpProblem` if neither has it.
+    """
+    if is_only_archived(ctx, id):
+        return _ArchivedLog(_read_archive(ctx, id).log)
+    return ctx.agent.store.investigations
+
+
 @routes.get("/investigations/<id>/log", scope="read")
 def log(ctx: RequestContext, id: str, query: LogQuery) -> LogPage:
     """Show the messages and tool calls, oldest first.
@@ -80,7 +129,7 @@ def log(ctx: RequestContext, id: str, query: LogQuery) -> LogPage:
     A page may hold fewer than `limit` entries, or none, and still have a `nextAfter`: it ends after
     about 8 MB, and entries of a later release of Boyd are left out.
     """
-    entries = _entries(ctx, id)
+    entries = open_log(ctx, id).entries
     entries_read: list[Logged] = []
     last, read, size, more = query.after, 0, 0, True
     while more and read < query.limit and size < PAGE_BYTES:
@@ -108,19 +157,18 @@ def follow(ctx: RequestContext, id: str) -> Response:
     sent every 15 s. The stream ends when everything was sent and the investigation has ended. The
     event `missed` says that Redis has lost the entry that `Last-Event-ID` names.
     """
-    _check_known(ctx, id)
-    return ctx.stream(_InvestigationLog(ctx.agent.store, id))
+    return ctx.stream(_LogFeed(ctx.agent.store, id, open_log(ctx, id)))
 
 
 @routes.post(
     "/investigations/<id>/messages",
     scope="runs",
     answers={202: Investigation},
-    problems=["no-model", "busy"],
+    problems=["no-model", "busy", "finished"],
 )
 def say(ctx: RequestContext, id: str, body: FollowUpMessage) -> Investigation:
     """Add a message after the answer: the conversation continues."""
-    _check_known(ctx, id)
+    _check_kept(ctx, id)
     check_model(ctx.agent.entry)
     if not _continue(ctx, id, body.text):
         detail = f"the last question of investigation {id} is not answered yet"
@@ -136,8 +184,8 @@ def say(ctx: RequestContext, id: str, body: FollowUpMessage) -> Investigation:
 )
 def cancel(ctx: RequestContext, id: str) -> Investigation:
     """Cancel an investigation: no further step starts, and a worker ends it soon."""
-    investigations = ctx.agent.store.investigations
-    outcome = investigations.cancel(id, ctx.actor, ctx.repeatable_id)
+    _check_kept(ctx, id)
+    outcome = ctx.agent.store.investigations.cancel(id, ctx.actor, ctx.repeatable_id)
     if outcome == "unknown":
         raise _no_investigation(id)
     investigation = _read(ctx, id)
@@ -166,9 +214,12 @@ def _check_shape(schema: JsonObject | None) -> None:
         raise HttpProblem("invalid-request", f"answer: {error}", errors=[wrong]) from None
 
 
-def _check_known(ctx: RequestContext, id: str) -> None:
-    if ctx.agent.store.investigations.status(id) is None:
-        raise _no_investigation(id)
+def _check_kept(ctx: RequestContext, id: str) -> None:
+    """Raise `HttpProblem` if Redis does not have it, which says so if the archive does."""
+    if is_only_archived(ctx, id):
+        ending = _read_archive(ctx, id).investigation.ending
+        detail = f"the investigation has ended ({ending}), and only the archive has it: ask anew"
+        raise HttpProblem("finished", detail, state="ended", ending=ending)
 
 
 def _read_archive(ctx: RequestContext, id: str) -> InvestigationRecord:
@@ -176,20 +227,6 @@ def _read_archive(ctx: RequestContext, id: str) -> InvestigationRecord:
     if record is None:
         raise _no_investigation(id)
     return record
-
-
-def _entries(ctx: RequestContext, id: str) -> Callable[[str, str, int], list[Logged]]:
-    """The reader of a log, in Redis or the archive."""
-    investigations = ctx.agent.store.investigations
-    if investigations.status(id) is not None:
-        return investigations.entries
-    record = _read_archive(ctx, id)
-
-    def read_record(_id: str, after: str, count: int) -> list[Logged]:
-        later = (logged for logged in record.log if is_later(logged.id, after))
-        return list(islice(later, count))
-
-    return read_record
 
 
 def _read(ctx: RequestContext, id: str) -> Investigation:
@@ -218,16 +255,17 @@ def _continue(ctx: RequestContext, id: str, text: str) -> bool:
     return ctx.services.changes.until(go_on, SETTLE, ctx.is_gone) or False
 
 
-class _InvestigationLog(EventFeed):
+class _LogFeed(EventFeed):
     """The log of one investigation."""
 
-    def __init__(self, store: AgentStore, id: str) -> None:
+    def __init__(self, store: AgentStore, id: str, log: InvestigationLog) -> None:
         self.topic: Topic = (store.agent_id, id)
         self._store = store.investigations
         self._id = id
+        self._log = log
 
     def newest(self) -> str:
-        return self._store.newest(self._id)
+        return self._log.newest(self._id)
 
     def first(self) -> str:
         return "0-0"
@@ -236,7 +274,7 @@ class _InvestigationLog(EventFeed):
         return not is_later(id, self.newest())
 
     def after(self, id: str) -> list[ServerSentEvent]:
-        return [_event(logged) for logged in self._store.entries(self._id, id, STEP)]
+        return [_event(logged) for logged in self._log.entries(self._id, id, STEP)]
 
     def over(self) -> bool:
         return self._store.status(self._id) in ("ended", None)

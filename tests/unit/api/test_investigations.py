@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from boyd.testing.model_server import call, say
 from boyd_api.http import event_streams
 from boyd_api.http.change_watcher import Slots
 from boyd_api.routes import investigation_routes as routes
-from investigation_kit import KEY, Case
+from investigation_kit import KEY, Case, only_archived
 
 QUESTION = {"question": "Why is the disk full?"}
 RUN = {"title": "Disk full", "description": "Since noon.", "kind": "investigation"}
@@ -664,3 +665,33 @@ def test_without_a_model_nothing_of_it_is_imported() -> None:
     )
 
     assert done.stdout.splitlines() == ["[200, 200, 409]", "[]"]
+
+
+@pytest.fixture
+def archived(case: Case, tmp_path: Path) -> Iterator[str]:
+    """The id of an answered investigation that only the archive has."""
+    with only_archived(case, case.asked(), tmp_path) as id:
+        yield id
+
+
+@pytest.mark.parametrize(("path", "body"), [("/messages", {"text": "And now?"}), ("/cancel", None)])
+def test_an_archived_investigation_has_ended_for_good(
+    case: Case, archived: str, path: str, body: Any
+) -> None:
+    assert case.get(f"/investigations/{archived}").json["ending"] == "final_answer"
+    answer = case.post(f"/investigations/{archived}{path}", body)
+
+    assert (answer.status_code, answer.json["type"]) == (409, "/problems/finished")
+    assert "only the archive has it" in answer.json["detail"]
+
+
+def test_the_events_of_an_archived_investigation_are_those_of_its_log(
+    case: Case, archived: str
+) -> None:
+    logged = case.get(f"/investigations/{archived}/log").json["entries"]
+    events = [block for block in case.stream(archived).rest() if "id" in block]
+    resumed = case.stream(archived, **{"Last-Event-ID": logged[1]["id"]}).rest()
+
+    assert [event["id"] for event in events] == [entry["id"] for entry in logged]
+    assert "missed" not in [block.get("event") for block in resumed]
+    assert [block["id"] for block in resumed if "id" in block] == [e["id"] for e in logged[2:]]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +18,7 @@ from boyd_api.console.stream import HintFeed
 from boyd_api.http.change_watcher import Hints
 from console_kit import Browser, Form
 from harness import wait_until
-from investigation_kit import Case
+from investigation_kit import Case, only_archived
 
 LIST = "/console/agents/disks/investigations"
 ANSWER = "The log of nginx has grown to 40 GB."
@@ -218,3 +221,28 @@ def test_the_growth_of_the_log_of_an_open_investigation_is_hinted(case: Case) ->
         return "investigation disks" in [event.data for event in feed.after(start)]
 
     assert wait_until(has_hint)
+
+
+@pytest.fixture
+def archived(case: Case, tmp_path: Path) -> Iterator[str]:
+    """The id of an answered investigation that only the archive has."""
+    with only_archived(case, case.asked(), tmp_path) as id:
+        yield id
+
+
+def test_an_archived_investigation_is_shown_with_its_transcript(
+    ann: Browser, archived: str
+) -> None:
+    page = ann.get(f"{LIST}/{archived}")
+    assert "#1 look" in page.text
+    assert "/var is full" in page.text
+    assert "no longer kept" not in page.text
+    link = re.search(rf'href="({LIST}/{archived}/calls/1[^"]*)"', page.source)
+    assert link is not None
+    assert "/var is full" in ann.get(html.unescape(link[1])).text
+
+
+def test_nothing_can_be_added_to_an_archived_investigation(ann: Browser, archived: str) -> None:
+    page = ann.get(f"{LIST}/{archived}")
+    assert "Only the archive has it" in page.text
+    assert "/messages" not in page.source
