@@ -33,7 +33,9 @@ from boyd_api.console.inbox_list import (
 from boyd_api.console.page_request import (
     HOME,
     PageRequest,
+    Part,
     read_note,
+    read_part,
     read_seconds,
     read_version,
 )
@@ -218,14 +220,16 @@ class Evidence:
     """The grounds of a request.
 
     Attributes:
-        iteration: the iteration that proposed it; None if it is no longer kept.
+        iteration: the iteration that proposed it, as far as it has ended and is kept.
+        is_outside: True if no iteration proposed it.
         action: the action, with its reversibility; None if the agent no longer has it.
         earlier: its latest executions.
         investigations: the ids of the investigations that wait for it.
         procedure: the procedure that it has started.
     """
 
-    iteration: LoopResult | None
+    iteration: Part[LoopResult | None]
+    is_outside: bool
     action: ActionInfo | None
     earlier: list[ExecutionEntry]
     investigations: list[str]
@@ -339,13 +343,33 @@ def _evidence(page: PageRequest, item: ApprovalItem) -> Evidence:
     agent = page.ctx.agent
     actions = agent.entry.catalog.actions
     query = action_routes.ExecutionsQuery(limit=_EARLIER, action=item.action_id)
+    listed = _listed_iteration(page, item)
+    is_outside = not item.loop_iteration or (
+        listed.value is not None and not _has_asked(listed.value, item)
+    )
     return Evidence(
-        agent.store.history.get(item.loop_iteration) if item.loop_iteration else None,
+        Part(None) if is_outside else listed,
+        is_outside,
         next((manifest for manifest in actions if manifest.id == item.action_id), None),
         action_routes.executions(page.ctx, query).executions,
         [id for kind, id in map(naming.parts, item.wakes) if kind == "investigation"],
         agent.store.procedures.get(naming.approval(item.id)) if item.plan else None,
     )
+
+
+def _listed_iteration(page: PageRequest, item: ApprovalItem) -> Part[LoopResult | None]:
+    """The iteration that it is listed under: for other requests than the loop's the latest then."""
+    number = item.loop_iteration
+    return read_part(lambda: page.ctx.agent.past.get(str(number)) if number else None)
+
+
+def _has_asked(iteration: LoopResult, item: ApprovalItem) -> bool:
+    """Check that an iteration asked for it: numbers may have begun again since."""
+    if iteration.success:
+        return any(result.waits_for == item.id for result in iteration.action_results)
+    # One that was abandoned has no results.
+    decision, began = iteration.decision, iteration.started_at
+    return decision is not None and decision.action == item.action_id and began <= item.created_at
 
 
 def _is_old(page: PageRequest, item: ApprovalItem) -> bool:

@@ -5,15 +5,27 @@ from __future__ import annotations
 import json
 import re
 from datetime import timedelta
+from pathlib import Path
 from unittest import mock
 
 import pytest
 
 from api_kit import Site
-from boyd.models import Compensation, EffectVerification, Review, describe_outcome, utc_now
+from archive_kit import Archive, sqlite
+from boyd.export.archive.access import ArchiveAccess
+from boyd.models import (
+    APPROVAL_REQUIRED,
+    ActionResult,
+    Compensation,
+    EffectVerification,
+    Review,
+    describe_outcome,
+    utc_now,
+)
 from boyd.store import AgentStore
 from boyd_api.console import session as sessions_of_browsers
 from console_kit import Browser
+from past_kit import archive_past, iteration, problem
 
 
 def page_of(id: str) -> str:
@@ -360,3 +372,45 @@ def test_several_answers_say_what_a_freeze_keeps_from_being_approved(
 
     assert "It stays pending: approve it once that is lifted, or deny it" in answered.text
     assert desk.get(f"/approvals/{id}").json["status"] == "pending"
+
+
+def test_the_evidence_is_read_from_the_archive_once_redis_has_dropped_it(
+    alice: Browser, desk: Site, tmp_path: Path
+) -> None:
+    id = desk.waiting()
+    archive = Archive(sqlite(tmp_path), desk.store, agent_id="desk")
+    asked = iteration(1, 1, problem()).patched({"action_results": [waiting_for(id)]})
+    archive_past(archive, [asked])
+    desk.services.archive = archive.access()
+    text = alice.get(page_of(id)).text
+    archive.close()
+
+    assert "Evidence Iteration 1" in text
+    assert "http:sense" in text
+
+
+def test_an_iteration_that_did_not_ask_is_no_evidence(
+    alice: Browser, desk: Site, tmp_path: Path
+) -> None:
+    id = desk.waiting()
+    archive = Archive(sqlite(tmp_path), desk.store, agent_id="desk")
+    archive_past(archive, [iteration(1, 1, problem())])
+    desk.services.archive = archive.access()
+    text = alice.get(page_of(id)).text
+    archive.close()
+
+    assert "It was requested outside of an iteration." in text
+    assert "http:sense" not in text
+
+
+def test_an_archive_that_is_down_takes_only_the_evidence(alice: Browser, desk: Site) -> None:
+    desk.services.archive = ArchiveAccess("sqlite:////nowhere/at/all.db")
+    text = alice.get(page_of(desk.waiting())).text
+
+    assert "Iteration 1 cannot be read: the archive does not answer" in text
+
+
+def waiting_for(id: str) -> ActionResult:
+    """The result of an action that waits for an approval."""
+    result = ActionResult(action="desk:publish", success=False, duration=0, waits_for=id)
+    return result.patched({"error": APPROVAL_REQUIRED})
