@@ -11,10 +11,10 @@ from boyd.models import LEVELS, ApprovalItem, Callback, Run, RunStatus
 from boyd.models.responses import RunCreated
 from boyd_api.console.agent_page import VitalSign, read_vital_signs
 from boyd_api.console.declared_pages import PageResult, Pages
-from boyd_api.console.page_request import PageRequest, read_form, read_json_field
+from boyd_api.console.page_request import PageRequest, Part, read_form, read_json_field, read_part
 from boyd_api.console.rendering import render_page
 from boyd_api.http.problems import HttpProblem
-from boyd_api.routes import run_routes
+from boyd_api.routes import investigation_routes, run_routes
 
 pages = Pages()
 
@@ -29,17 +29,17 @@ class RunProgress:
     """The progress of a run, and what it waits for.
 
     Attributes:
-        approval: the one that it waits for, or waited for.
+        approval: the one that it waits for, or waited for, as far as it is kept.
         health: whether the agent looks, until the run has ended.
     """
 
-    approval: ApprovalItem | None
+    approval: Part[ApprovalItem | None]
     health: VitalSign | None
 
     @property
     def waits(self) -> bool:
         """True while somebody has to answer its approval."""
-        return self.approval is not None and self.approval.status == "pending"
+        return self.approval.value is not None and self.approval.value.status == "pending"
 
 
 @pages.get("/agents/<agent>/runs")
@@ -149,8 +149,8 @@ def _show(page: PageRequest, run: Run, problem: HttpProblem | None = None) -> Pa
 
 
 def _progress(page: PageRequest, run: Run) -> RunProgress:
-    approvals = page.ctx.agent.store.approvals
-    approval = approvals.get(run.approval_id) if run.approval_id else None
+    agent, id = page.ctx.agent, run.approval_id
+    approval = read_part(lambda: agent.past_approval(id) if id else None)
     return RunProgress(approval, None if run.status in _ENDED else _health(page))
 
 
@@ -167,7 +167,10 @@ def _investigation(page: PageRequest, run: Run) -> str | None:
     """The id of the investigation that answers the run, if one does: it has the same id."""
     if run.kind != run_routes.INVESTIGATION:
         return None
-    return run.id if page.ctx.agent.store.investigations.status(run.id) else None
+    if investigation_routes.is_only_archived(page.ctx, run.id):
+        archived = read_part(lambda: page.ctx.agent.past_work.investigation(run.id))
+        return run.id if archived.value else None
+    return run.id
 
 
 def _address(page: PageRequest, id: str) -> str:

@@ -246,3 +246,13 @@ def test_nothing_can_be_added_to_an_archived_investigation(ann: Browser, archive
     page = ann.get(f"{LIST}/{archived}")
     assert "Only the archive has it" in page.text
     assert "/messages" not in page.source
+
+
+def test_a_run_leads_to_its_investigation_in_the_archive(
+    case: Case, ann: Browser, tmp_path: Path
+) -> None:
+    task = {"title": "Disk full", "description": "Since noon.", "kind": "investigation"}
+    id = case.post("/runs", task).json["id"]
+    with only_archived(case, id, tmp_path):
+        page = ann.get(f"/console/agents/disks/runs/{id}")
+    assert f'href="{LIST}/{id}"' in page.source

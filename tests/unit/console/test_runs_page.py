@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from api_kit import MAKER, Site
+from archive_kit import Archive, sqlite
 from boyd.models import RunRequest
 from boyd.store import Retention
 from console_kit import Browser
+from past_kit import approval, archive_past
 
 RUNS = "/console/agents/desk/runs"
 TASK: dict[str, Any] = {"title": "Slow desk", "description": "Since noon."}
@@ -143,3 +146,18 @@ def test_a_callback_is_shown_with_its_deliveries_and_delivered_again(
     assert {"run": id} in [
         entry["what"] for entry in entries if entry["kind"] == "callback.redelivered"
     ]
+
+
+def test_an_approval_that_only_the_archive_has_is_still_kept(
+    desk: Site, alice: Browser, run: str, tmp_path: Path
+) -> None:
+    desk.lab.client.hset(f"boyd:{{desk}}:run:{run}", "approvalId", "a1")
+    assert "no longer kept" in alice.get(f"{RUNS}/{run}").text
+    archive = Archive(sqlite(tmp_path), desk.store, agent_id="desk")
+    archive_past(archive, approvals=[approval("a1", 300, 3)])
+    desk.services.archive = archive.access()
+    text = alice.get(f"{RUNS}/{run}").text
+    archive.close()
+
+    assert "Approval a1 approved" in text
+    assert "no longer kept" not in text
