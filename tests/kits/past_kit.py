@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, Literal
 
-from archive_kit import Archive
+from api_kit import Site
+from archive_kit import Archive, sqlite
 from boyd.export.archive import entries
 from boyd.models import (
     Anomaly,
@@ -166,6 +169,15 @@ def archive_past(
     for kind, some in rows.items():
         for first in range(0, len(some), 500):
             archive.writer.write(agent_id, kind, some[first : first + 500])  # type: ignore[arg-type]
+
+
+@contextmanager
+def archiving(site: Site, folder: Path) -> Iterator[Archive]:
+    """The archive in *folder*, which the API of the agent `desk` reads until the block ends."""
+    archive = Archive(sqlite(folder), site.store, agent_id="desk")
+    site.services.archive = archive.access()
+    yield archive
+    archive.close()
 
 
 def _ms(time: datetime) -> float:

@@ -100,6 +100,7 @@ def _list(page: PageRequest, question: str = "", problem: HttpProblem | None = N
         hints=distinctions(listing.investigations),
         work_began=work_began,
         older=listing.next_cursor,
+        missing=listing.missing,
         is_first=not query.cursor,
         model=page.ctx.agent.entry.model,
         question=question,

@@ -11,7 +11,6 @@ from unittest import mock
 import pytest
 
 from api_kit import Site
-from archive_kit import Archive, sqlite
 from boyd.export.archive.access import ArchiveAccess
 from boyd.models import (
     APPROVAL_REQUIRED,
@@ -25,7 +24,7 @@ from boyd.models import (
 from boyd.store import AgentStore
 from boyd_api.console import session as sessions_of_browsers
 from console_kit import Browser
-from past_kit import archive_past, iteration, problem
+from past_kit import archive_past, archiving, iteration, problem
 
 
 def page_of(id: str) -> str:
@@ -378,12 +377,10 @@ def test_the_evidence_is_read_from_the_archive_once_redis_has_dropped_it(
     alice: Browser, desk: Site, tmp_path: Path
 ) -> None:
     id = desk.waiting()
-    archive = Archive(sqlite(tmp_path), desk.store, agent_id="desk")
     asked = iteration(1, 1, problem()).patched({"action_results": [waiting_for(id)]})
-    archive_past(archive, [asked])
-    desk.services.archive = archive.access()
-    text = alice.get(page_of(id)).text
-    archive.close()
+    with archiving(desk, tmp_path) as archive:
+        archive_past(archive, [asked])
+        text = alice.get(page_of(id)).text
 
     assert "Evidence Iteration 1" in text
     assert "http:sense" in text
@@ -393,11 +390,9 @@ def test_an_iteration_that_did_not_ask_is_no_evidence(
     alice: Browser, desk: Site, tmp_path: Path
 ) -> None:
     id = desk.waiting()
-    archive = Archive(sqlite(tmp_path), desk.store, agent_id="desk")
-    archive_past(archive, [iteration(1, 1, problem())])
-    desk.services.archive = archive.access()
-    text = alice.get(page_of(id)).text
-    archive.close()
+    with archiving(desk, tmp_path) as archive:
+        archive_past(archive, [iteration(1, 1, problem())])
+        text = alice.get(page_of(id)).text
 
     assert "It was requested outside of an iteration." in text
     assert "http:sense" not in text

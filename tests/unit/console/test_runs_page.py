@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from api_kit import MAKER, Site
-from archive_kit import Archive, sqlite
+from boyd.export.archive.access import ArchiveAccess
 from boyd.models import RunRequest
 from boyd.store import Retention
 from console_kit import Browser
-from past_kit import approval, archive_past
+from past_kit import approval, archive_past, archiving
 
 RUNS = "/console/agents/desk/runs"
 TASK: dict[str, Any] = {"title": "Slow desk", "description": "Since noon."}
@@ -153,11 +153,29 @@ def test_an_approval_that_only_the_archive_has_is_still_kept(
 ) -> None:
     desk.lab.client.hset(f"boyd:{{desk}}:run:{run}", "approvalId", "a1")
     assert "no longer kept" in alice.get(f"{RUNS}/{run}").text
-    archive = Archive(sqlite(tmp_path), desk.store, agent_id="desk")
-    archive_past(archive, approvals=[approval("a1", 300, 3)])
-    desk.services.archive = archive.access()
-    text = alice.get(f"{RUNS}/{run}").text
-    archive.close()
+    with archiving(desk, tmp_path) as archive:
+        archive_past(archive, approvals=[approval("a1", 300, 3)])
+        text = alice.get(f"{RUNS}/{run}").text
 
     assert "Approval a1 approved" in text
     assert "no longer kept" not in text
+
+
+def test_a_list_waits_only_for_an_approval_that_is_pending(
+    desk: Site, alice: Browser, run: str
+) -> None:
+    approval_id = desk.waiting()
+    changes = {"status": "investigating", "approvalId": approval_id}
+    desk.lab.client.hset(f"boyd:{{desk}}:run:{run}", mapping=changes)
+    assert "waits for approval medium priority" in alice.get(RUNS).text
+    desk.post(f"/approvals/{approval_id}/deny", headers=desk.key("approvals", principal="bob"))
+
+    assert "investigating medium priority" in alice.get(RUNS).text
+
+
+@pytest.mark.parametrize("subject", ["runs", "investigations"])
+def test_a_list_says_that_the_archive_is_down(desk: Site, alice: Browser, subject: str) -> None:
+    desk.services.archive = ArchiveAccess("sqlite:////nowhere/at/all.db")
+    text = alice.get(f"/console/agents/desk/{subject}").text
+
+    assert f"Older {subject} are missing: the archive does not answer" in text
