@@ -115,7 +115,7 @@ Only an agent without processes can be retired: stop its workers and beats first
 
 409 rollback-refused: The execution cannot be rolled back
 It did not succeed, is a rollback itself, has no rollback, or was, is being or waits to be rolled
-back already. Nobody was asked, and nothing was done.
+back already; or only the archive still has it. Nobody was asked, and nothing was done.
 
 409 in-flight: The action is in flight
 An execution of it on that target is queued or running. It may run again once that has ended.

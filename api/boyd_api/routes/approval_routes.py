@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from flask import request
 from pydantic import Field
 
-from boyd.errors import StoreUnavailable
+from boyd.errors import ArchiveUnavailable, StoreUnavailable
 from boyd.models import (
     ApprovalItem,
     ApprovalOutcome,
@@ -195,7 +196,7 @@ def revoke_autonomy(ctx: RequestContext, body: RevokeRequest) -> RevokedAutonomy
 def _pending(ctx: RequestContext, id: str) -> ApprovalItem:
     item = ctx.agent.approval(id)
     if item is None or item.status != "pending":
-        raise _refusal(id, Resolution(ApprovalOutcome.NOT_PENDING, item))
+        raise _refusal(ctx, id, Resolution(ApprovalOutcome.NOT_PENDING, item))
     return item
 
 
@@ -213,7 +214,7 @@ def _submit_answer(
     options = body or ApprovalAnswer()
     resolution = answer(ctx, id, verdict, options.note, _version(), options.acted_by)
     if not resolution.counts:
-        raise _refusal(id, resolution)
+        raise _refusal(ctx, id, resolution)
     return resolution
 
 
@@ -246,10 +247,13 @@ def _version() -> int | None:
     return int(number) if number.isascii() and number.isdigit() and len(number) < 16 else -1
 
 
-def _refusal(id: str, resolution: Resolution) -> HttpProblem:
+def _refusal(ctx: RequestContext, id: str, resolution: Resolution) -> HttpProblem:
     item = resolution.item
+    with suppress(ArchiveUnavailable):
+        item = item or ctx.agent.past_approval(id)
     if item is None:
         return HttpProblem(ApprovalOutcome.NOT_PENDING, f"no approval {id!r}", approvalId=id)
+    resolution = replace(resolution, item=item)
     more: dict[str, Any] = {"approvalId": id, "approval": item.to_wire()}
     return HttpProblem(resolution.outcome, refusal_of(resolution), **more)
 
@@ -312,7 +316,7 @@ def _bulk(ctx: RequestContext, verdict: Verdict, body: BulkAnswer) -> BulkResult
         resolution = ctx.agent.resolver.answer(
             id, verdict, actor, body.note, None, ctx.repeatable_id
         )
-        problem = None if resolution.counts else _refusal(id, resolution).document
+        problem = None if resolution.counts else _refusal(ctx, id, resolution).document
         results.append(
             BulkItem(id=id, success=resolution.counts, approval=resolution.item, problem=problem)
         )

@@ -95,7 +95,7 @@ def cancel(ctx: RequestContext, id: str, body: CancelRequest | None) -> RunCance
     runs, retention = ctx.agent.store.runs, ctx.agent.entry.retention
     status = runs.cancel(id, actor, retention, reason, ctx.repeatable_id)
     if status == "unknown":
-        raise not_found(f"no run {id!r}")
+        status = show(ctx, id).status  # only the archive has it
     if status is not None:
         cancelled = status == "cancelled"
         state = "is already cancelled" if cancelled else f"has already ended ({status})"

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from api_kit import Site, make_desk
+from boyd.export.archive.access import ArchiveAccess
+from past_kit import approval, archive_past, archiving
 
 PERSON = {"person": True, "groups": ["ops"]}
 KEY = {"Idempotency-Key": "once"}
@@ -662,3 +665,26 @@ def test_an_answered_approval_cannot_be_acknowledged(desk: Site) -> None:
     assert desk.post("/approvals/unknown/acknowledge").status_code == 404
     assert desk.post("/anomalies/unknown/acknowledge").status_code == 404
     assert desk.post("/anomalies/unknown/release").status_code == 404
+
+
+def test_a_late_answer_tells_what_only_the_archive_knows(
+    desk: Site, bob: dict[str, str], tmp_path: Path
+) -> None:
+    pending = desk.waiting()
+    with archiving(desk, tmp_path) as archive:
+        archive_past(archive, approvals=[approval("a1", 300, 3)])
+        refused = desk.post("/approvals/a1/deny", headers=bob)
+        several = desk.post("/approvals/deny", {"ids": ["a1", pending]}, headers=bob)
+
+    assert (refused.status_code, refused.json["type"]) == (404, "/problems/not-pending")
+    assert refused.json["detail"] == "the approval is approved by eve"
+    assert refused.json["approval"]["id"] == "a1"
+    assert [result["success"] for result in several.json["results"]] == [False, True]
+
+
+def test_an_archive_that_is_down_refuses_no_answers(desk: Site, bob: dict[str, str]) -> None:
+    desk.services.archive = ArchiveAccess("sqlite:////nowhere/at/all.db")
+    ids = [desk.waiting("one"), "a1", desk.waiting("two")]
+    answer = desk.post("/approvals/deny", {"ids": ids}, headers=bob)
+
+    assert [result["success"] for result in answer.json["results"]] == [True, False, True]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from api_kit import Site
 from boyd.testing import Lab
 from kit import Recorder, agent, choice, chooses
 from lab_redis import client_of
+from past_kit import archive_past, archiving, execution
 
 WRITE = "/actions/desk:write"
 BODY = {"params": {"text": "x"}}
@@ -319,3 +321,13 @@ def test_an_execution_of_the_loop_can_be_rolled_back(server: Any) -> None:
 
     assert site.post("/executions/loop:1/rollback").json["success"] is True
     assert undone == [{"n": 1}]
+
+
+def test_what_only_the_archive_has_is_not_undone(desk: Site, tmp_path: Path) -> None:
+    with archiving(desk, tmp_path) as archive:
+        archive_past(archive, executions=[execution("loop:7.a", 1, action="desk:write")])
+        assert desk.get("/executions/loop:7.a").status_code == 200
+        answer = desk.post("/executions/loop:7.a/rollback")
+
+    assert (answer.status_code, answer.json["type"]) == (409, "/problems/rollback-refused")
+    assert "no longer in the ledger" in answer.json["detail"]

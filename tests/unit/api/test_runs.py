@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from api_kit import Site, make_desk
 from boyd.models import RunRequest
 from boyd.store import runs
 from boyd.testing import TESTER
+from past_kit import archiving
 
 BODY = {"title": "Checkout fails", "description": "Since noon."}
 WHOLE = {
@@ -390,3 +392,15 @@ def test_a_key_for_reading_does_not_send_again(desk: Site) -> None:
 
     assert desk.post("/runs/x/callback/redeliver", headers=reader).status_code == 403
     assert desk.post("/runs/x/cancel", headers=reader).status_code == 403
+
+
+def test_a_run_that_only_the_archive_has_is_cancelled_no_more(idle: Site, tmp_path: Path) -> None:
+    run_id = submit_run(idle, 1)
+    idle.post(f"/runs/{run_id}/cancel")
+    with archiving(idle, tmp_path) as archive:
+        archive.copy()
+        idle.lab.client.delete(f"boyd:{{desk}}:run:{run_id}")
+        answer = idle.post(f"/runs/{run_id}/cancel")
+
+    assert (answer.status_code, answer.json["type"]) == (409, "/problems/finished")
+    assert answer.json["state"] == "cancelled"
