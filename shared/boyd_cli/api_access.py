@@ -6,7 +6,7 @@ import getpass
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -21,8 +21,8 @@ from boyd.errors import ApiProblem, ConfigError, UnknownAgent
 from boyd.models.investigation import Investigation, InvestigationPage, Logged, LogPage
 from boyd.settings.traces_settings import TracesSettings
 from boyd.settings.validation import config_folder, read_text, read_toml
-from boyd.text.formatting import printable
-from boyd_cli.output import FAILED, NOT_FOUND, SHORT, command_name, stop
+from boyd.text.formatting import one_line, printable
+from boyd_cli.output import FAILED, NOT_FOUND, SHORT, command_name, note, stop
 
 if TYPE_CHECKING:
     from boyd.settings.process_settings import Settings
@@ -240,10 +240,18 @@ def _pages(api: Api, path: str, kind: type[_P], **query: object) -> Iterator[_P]
     cursor: str | None = None
     while True:
         page = api.agent.get(path, kind, **query, cursor=cursor)
+        if page.missing:
+            note_missing(page.missing)
         yield page
         cursor = page.next_cursor
         if cursor is None:
             return
+
+
+@cache
+def note_missing(reason: str) -> None:
+    """Say once that the archive has older items which are not listed, and why."""
+    note(f"boyd: older items are missing: {one_line(reason)}")
 
 
 #: Items that are searched for a prefix of an id.

@@ -16,7 +16,7 @@ from boyd.models import AuditEntry, AuditFilter, AuditHead, AuditPage, Verificat
 from boyd.models.responses import AgentList
 from boyd.text.formatting import counted, visible
 from boyd_cli import output
-from boyd_cli.api_access import CommandAccess, choose_agent, open_store
+from boyd_cli.api_access import CommandAccess, choose_agent, note_missing, open_store
 from boyd_cli.options import (
     Whole,
     access_options,
@@ -57,6 +57,8 @@ class Trail(ABC):
         cursor: str | None = None
         while len(entries) < limit:
             read = self.page(min(_PAGE, limit - len(entries)), cursor, query)
+            if read.missing:
+                note_missing(read.missing)
             entries += read.entries
             cursor = read.next_cursor
             if cursor is None:
@@ -104,7 +106,7 @@ class _DirectTrail(Trail):
         return self._chain.export(query.since, query.until, query.filter)
 
 
-class _RemoteTrail(Trail):
+class RemoteTrail(Trail):
     """A trail over the API."""
 
     def __init__(self, client: Client, path: str) -> None:
@@ -112,20 +114,27 @@ class _RemoteTrail(Trail):
         self._path = path
 
     def page(self, limit: int, cursor: str | None, query: AuditQuery) -> AuditPage:
+        """See `Trail`."""
         params = query.query()
         return self._client.get(self._path, AuditPage, **params, limit=limit, cursor=cursor)
 
     def after(self, seq: int, seconds: float) -> list[AuditEntry]:
-        """See `Trail`; the API is asked once, after *seconds*."""
+        """See `Trail`; the API is asked after *seconds*, for one page after the other."""
         time.sleep(seconds)
         page = self.page(_PAGE, None, AuditQuery())
-        return [entry for entry in page.entries[::-1] if entry.seq > seq]
+        newer = list(page.entries)
+        while page.next_cursor and newer and newer[-1].seq > seq + 1:
+            page = self.page(_PAGE, page.next_cursor, AuditQuery())
+            newer += page.entries
+        return [entry for entry in reversed(newer) if entry.seq > seq]
 
     def verify(self, expect: AuditHead | None, begin: AuditHead | None) -> Verification:
+        """See `Trail`."""
         assert begin is None, "whoever begins at a head is on Redis"
         return self._client.get(f"{self._path}/verify", Verification, expect=expect)
 
     def export(self, query: AuditQuery) -> Iterator[str]:
+        """See `Trail`."""
         return self._client.lines(f"{self._path}/export", **query.query())
 
 
@@ -303,8 +312,8 @@ def _all_trails(access: CommandAccess) -> dict[str, Trail]:
     if api is not None:
         client = api.deployment
         agents = client.get("/agents", AgentList, retired="true").agents
-        remote: dict[str, Trail] = {EVERYWHERE: _RemoteTrail(client, "/deployment/audit")}
-        return remote | {entry.id: _RemoteTrail(client.of(entry.id), "/audit") for entry in agents}
+        remote: dict[str, Trail] = {EVERYWHERE: RemoteTrail(client, "/deployment/audit")}
+        return remote | {entry.id: RemoteTrail(client.of(entry.id), "/audit") for entry in agents}
     store = open_store(access.settings)
     direct: dict[str, Trail] = {EVERYWHERE: _DirectTrail(store.audit_trail)}
     return direct | {
@@ -320,9 +329,9 @@ def _trail(
         raise click.UsageError("give either --agent or --deployment, not both")
     api = None if directly else access.api(agent)
     if api is not None and deployment:
-        return EVERYWHERE, _RemoteTrail(api.deployment, "/deployment/audit")
+        return EVERYWHERE, RemoteTrail(api.deployment, "/deployment/audit")
     if api is not None:
-        return api.agent_id, _RemoteTrail(api.agent, "/audit")
+        return api.agent_id, RemoteTrail(api.agent, "/audit")
     store = open_store(access.settings)
     if deployment:
         return EVERYWHERE, _DirectTrail(store.audit_trail)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest import mock
 
 import click
 import pytest
 
 from boyd.embedded.state_folder import RunningDeployment, key_file
 from boyd.errors import ConfigError
+from boyd.models import RunPage
 from boyd.settings.process_settings import load_settings
 from boyd.settings.traces_settings import TracesSettings
 from boyd_cli import api_access
@@ -175,3 +177,13 @@ def test_an_ambiguous_prefix_names_what_was_looked_for(capsys: pytest.CaptureFix
         resolve_prefix("approval or anomaly", "a", ["ab", "ac"])
     problem = capsys.readouterr().err
     assert problem == "boyd: approval or anomaly 'a' is ambiguous, 2 ids begin so: ab, ac\n"
+
+
+def test_a_list_says_once_why_the_archive_is_not_in_it(capsys: pytest.CaptureFixture[str]) -> None:
+    api_access.note_missing.cache_clear()
+    page = RunPage(runs=[], total=0, missing="the archive does not answer")
+    api = mock.Mock(**{"agent.get.return_value": page})
+    for _ in range(2):
+        assert api_access.runs(api) == []
+
+    assert capsys.readouterr().err == "boyd: older items are missing: the archive does not answer\n"
