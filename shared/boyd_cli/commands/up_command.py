@@ -259,7 +259,7 @@ def _run(settings: Settings, supervisor: Supervisor, agents: list[str], announce
     url = settings.redis_url
     assert url is not None
     store = Store(connect(url))
-    watch = _Watch(store, agents, settings)
+    watch = DeploymentWatch(store, agents, settings)
     api_url = _local_url(settings.api)
     key = _own_key(store, settings.state_dir)
     workers, others = _children(settings)
@@ -458,10 +458,11 @@ def _plugin_folders(file: Path) -> list[Path]:
     return [file.parent / folder] if isinstance(folder, str) else []
 
 
-class _Watch:
+class DeploymentWatch:
     """Prints a line for each finished iteration, answer of a person, and what follows from it."""
 
     def __init__(self, store: Store, agents: list[str], settings: Settings) -> None:
+        """Watch the *agents* from now on."""
         self._store = store
         self._state = settings.state_dir
         self._files = AgentFiles(settings.agents)
@@ -482,13 +483,22 @@ class _Watch:
                         output.say(iteration_view.paint_iteration(result))
                 elif is_news(event) and (agent_id, event.data) != self._latest:
                     self._latest = (agent_id, event.data)
-                    output.say(event_view.plain_line(agent_id, event))
+                    output.say(event_view.plain_line(agent_id, self._with_call(agent_id, event)))
             self._keep_key()
             self._answers = True
         except StoreError as error:
             if self._answers:
                 output.say(str(error))
             self._answers = False
+
+    def _with_call(self, agent_id: str, event: Event) -> Event:
+        """The event of a call with what was called, and the approval that it has asked for."""
+        id = event.data.get("call")
+        call = self._store.agent(agent_id).calls.get(str(id)) if id else None
+        if call is None:
+            return event
+        more = {"kind": call.kind, "action": call.action, "approval": call.approval_id}
+        return event.patched({"data": {**event.data, **more}})
 
     def _keep_key(self) -> None:
         """Replace the key if Redis has lost it."""

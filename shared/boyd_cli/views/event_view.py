@@ -11,6 +11,8 @@ from boyd_cli import output
 
 #: Where a value is cut on a terminal.
 _CUT = 60
+#: The verbs of events that say more than is so: a call may be a dry run, or only ask a person.
+_VERBS = {"call.executed": "ended"}
 
 
 def plain_line(agent_id: str, event: Event, moment: str | None = None) -> str:
@@ -41,4 +43,4 @@ def _event_text(kind: str, data: Mapping[str, object]) -> str:
         for key, value in data.items()
         if key != noun and value not in (None, "", [], {})
     ]
-    return " ".join(filter(None, [noun, own, verb, *others]))
+    return " ".join(filter(None, [noun, own, _VERBS.get(kind, verb), *others]))

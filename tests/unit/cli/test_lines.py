@@ -140,6 +140,11 @@ def test_an_event_of_an_execution_names_it_as_commands_take_it() -> None:
     assert plain_line("watch", verified) == line
 
 
+def test_a_call_has_ended_whether_or_not_it_executed_something() -> None:
+    line = f"{output.clock(NOW)}  watch  call c32e3dd8 ended state=succeeded"
+    assert plain_line("watch", event("call.executed", call=ID, state="succeeded")) == line
+
+
 def test_an_approval_that_is_proposed_again_says_nothing_new() -> None:
     assert is_repeated(event("approval.seen", approval="c32e3dd8"))
     assert not is_repeated(event("approval.pending", approval="c32e3dd8"))

@@ -7,8 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from api_kit import Site
 from boyd.models import Event, utc_now
-from boyd_cli.commands.up_command import AgentFiles, _inspect_agents, _preload, is_news
+from boyd.settings.process_settings import load_settings
+from boyd_cli.commands.up_command import (
+    AgentFiles,
+    DeploymentWatch,
+    _inspect_agents,
+    _preload,
+    is_news,
+)
 
 
 @pytest.fixture
@@ -90,3 +98,25 @@ def test_of_a_procedure_up_tells_that_it_is_stopped_and_its_end() -> None:
     assert not is_news(event("procedure.changed", progress="running, step 1 of 2"))
     assert is_news(event("procedure.changed", progress="stopped, step 1 of 2"))
     assert is_news(event("procedure.executed", state="succeeded"))
+
+
+def test_up_tells_a_dry_run_and_a_question_from_an_execution(
+    desk: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    watch = DeploymentWatch(desk.store, ["desk"], load_settings({"state_dir": tmp_path}))
+    watch.look()
+    body = {"params": {"text": "x"}}
+    called = [
+        desk.post("/actions/desk:write/dry-run", body).json,
+        desk.post("/actions/desk:publish", body).json,
+    ]
+    watch.look()
+    dry_run, question = [
+        line for line in capsys.readouterr().out.splitlines() if "  desk  call " in line
+    ]
+
+    assert "executed" not in dry_run + question
+    assert dry_run.endswith(" ended state=succeeded kind=dry-run action=desk:write")
+    assert question.endswith(
+        f" kind=execute action=desk:publish approval={called[1]['approvalId']}"
+    )
