@@ -75,7 +75,13 @@ def _row(subject: ApprovalItem | OpenAnomaly, now: datetime) -> list[str]:
     else:
         since, reason = subject.created_at, subject.decision.rationale
     keeper = _keeper(subject.acknowledgement, now)
-    return [output.short(subject.id or ""), _title(subject), output.age(since, now), keeper, reason]
+    return [
+        output.short(subject.id or ""),
+        _title(subject),
+        output.short_age(since, now),
+        keeper,
+        reason,
+    ]
 
 
 def _title(subject: ApprovalItem | OpenAnomaly) -> str:

@@ -344,8 +344,7 @@ def _job(
     if job.result is None:
         output.stop(output.TIMED_OUT, _pending_text(api, job))
     if not is_data:
-        show_result(job.result, naming.title(job.result.action, undoes))
-        output.print_pairs(("execution", job.execution_id))
+        show_result(job.result, job.execution_id, naming.title(job.result.action, undoes))
     return None if job.result.is_fine else job.result.error or ""
 
 
@@ -392,8 +391,8 @@ def _course(job: Execution) -> str:
     return f"{job.action} {job.state}" + (f" on {job.worker}" if job.worker else "")
 
 
-def show_result(result: ActionResult, title: str = "") -> None:
-    """Print the outcome of an action; *title* replaces the action's name."""
+def show_result(result: ActionResult, execution_id: str, title: str = "") -> None:
+    """Print the outcome of an execution; *title* replaces the action's name."""
     output.say(iteration_view.action_outcome(result, title))
     output.print_pairs(
         iteration_view.error_row(result),
@@ -401,6 +400,7 @@ def show_result(result: ActionResult, title: str = "") -> None:
         ("output", output.text_of(result.output)),
         ("effects", ", ".join(result.side_effects or [])),
         ("violation", _violation(result)),
+        ("execution", execution_id),
     )
 
 
