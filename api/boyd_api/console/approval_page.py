@@ -343,12 +343,12 @@ def _evidence(page: PageRequest, item: ApprovalItem) -> Evidence:
     agent = page.ctx.agent
     actions = agent.entry.catalog.actions
     query = action_routes.ExecutionsQuery(limit=_EARLIER, action=item.action_id)
-    listed = _listed_iteration(page, item)
+    iteration = _iteration_by_number(page, item)
     is_outside = not item.loop_iteration or (
-        listed.value is not None and not _has_asked(listed.value, item)
+        iteration.value is not None and not _has_asked(iteration.value, item)
     )
     return Evidence(
-        Part(None) if is_outside else listed,
+        Part(None) if is_outside else iteration,
         is_outside,
         next((manifest for manifest in actions if manifest.id == item.action_id), None),
         action_routes.executions(page.ctx, query).executions,
@@ -357,7 +357,7 @@ def _evidence(page: PageRequest, item: ApprovalItem) -> Evidence:
     )
 
 
-def _listed_iteration(page: PageRequest, item: ApprovalItem) -> Part[LoopResult | None]:
+def _iteration_by_number(page: PageRequest, item: ApprovalItem) -> Part[LoopResult | None]:
     """The iteration that it is listed under: for other requests than the loop's the latest then."""
     number = item.loop_iteration
     return read_part(lambda: page.ctx.agent.past.get(str(number)) if number else None)

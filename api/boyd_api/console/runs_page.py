@@ -53,12 +53,12 @@ def runs(page: PageRequest) -> PageResult:
     listing = run_routes.runs(page.ctx, query)
     filters = {name: args[name] for name in names[:3] if args.get(name)}
     health = _health(page) if not listing.runs else None
-    asked = [run.approval_id for run in listing.runs if run.approval_id]
+    approval_ids = [run.approval_id for run in listing.runs if run.approval_id]
     return render_page(
         page,
         "runs.html",
         runs=listing,
-        waiting=page.ctx.agent.store.approvals.pending_of(asked) if asked else set(),
+        waiting=page.ctx.agent.store.approvals.pending_of(approval_ids) if approval_ids else set(),
         query=query,
         kept=filters,
         statuses=get_args(RunStatus),

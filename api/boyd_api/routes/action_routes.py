@@ -187,8 +187,8 @@ def rollback(
     name = _ledger_name(ctx, id)
     entry = ctx.agent.store.executions.get(name)
     if entry is None and ctx.agent.past_work.execution(name) is not None:
-        why = "is no longer in the ledger, which tells whether it was rolled back already"
-        raise HttpProblem("rollback-refused", f"{naming.short(id)} {why}: undo it by hand")
+        reason = "is no longer in the ledger, which tells whether it was rolled back already"
+        raise HttpProblem("rollback-refused", f"{naming.short(id)} {reason}: undo it by hand")
     if entry is None:
         raise not_found(f"no execution {id!r}")
     options = dict(body or RollbackRequest())

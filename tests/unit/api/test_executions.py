@@ -323,7 +323,7 @@ def test_an_execution_of_the_loop_can_be_rolled_back(server: Any) -> None:
     assert undone == [{"n": 1}]
 
 
-def test_what_only_the_archive_has_is_not_undone(desk: Site, tmp_path: Path) -> None:
+def test_an_execution_that_only_the_archive_has_is_not_undone(desk: Site, tmp_path: Path) -> None:
     with archiving(desk, tmp_path) as archive:
         archive_past(archive, executions=[execution("loop:7.a", 1, action="desk:write")])
         assert desk.get("/executions/loop:7.a").status_code == 200

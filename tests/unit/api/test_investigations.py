@@ -668,7 +668,7 @@ def test_without_a_model_nothing_of_it_is_imported() -> None:
 
 
 @pytest.fixture
-def archived(case: Case, tmp_path: Path) -> Iterator[str]:
+def past_id(case: Case, tmp_path: Path) -> Iterator[str]:
     """The id of an answered investigation that only the archive has."""
     with only_archived(case, case.asked(), tmp_path) as id:
         yield id
@@ -676,21 +676,21 @@ def archived(case: Case, tmp_path: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize(("path", "body"), [("/messages", {"text": "And now?"}), ("/cancel", None)])
 def test_an_archived_investigation_has_ended_for_good(
-    case: Case, archived: str, path: str, body: Any
+    case: Case, past_id: str, path: str, body: Any
 ) -> None:
-    assert case.get(f"/investigations/{archived}").json["ending"] == "final_answer"
-    answer = case.post(f"/investigations/{archived}{path}", body)
+    assert case.get(f"/investigations/{past_id}").json["ending"] == "final_answer"
+    answer = case.post(f"/investigations/{past_id}{path}", body)
 
     assert (answer.status_code, answer.json["type"]) == (409, "/problems/finished")
     assert "only the archive has it" in answer.json["detail"]
 
 
 def test_the_events_of_an_archived_investigation_are_those_of_its_log(
-    case: Case, archived: str
+    case: Case, past_id: str
 ) -> None:
-    logged = case.get(f"/investigations/{archived}/log").json["entries"]
-    events = [block for block in case.stream(archived).rest() if "id" in block]
-    resumed = case.stream(archived, **{"Last-Event-ID": logged[1]["id"]}).rest()
+    logged = case.get(f"/investigations/{past_id}/log").json["entries"]
+    events = [block for block in case.stream(past_id).rest() if "id" in block]
+    resumed = case.stream(past_id, **{"Last-Event-ID": logged[1]["id"]}).rest()
 
     assert [event["id"] for event in events] == [entry["id"] for entry in logged]
     assert "missed" not in [block.get("event") for block in resumed]

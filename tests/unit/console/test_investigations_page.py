@@ -224,26 +224,24 @@ def test_the_growth_of_the_log_of_an_open_investigation_is_hinted(case: Case) ->
 
 
 @pytest.fixture
-def archived(case: Case, tmp_path: Path) -> Iterator[str]:
+def past_id(case: Case, tmp_path: Path) -> Iterator[str]:
     """The id of an answered investigation that only the archive has."""
     with only_archived(case, case.asked(), tmp_path) as id:
         yield id
 
 
-def test_an_archived_investigation_is_shown_with_its_transcript(
-    ann: Browser, archived: str
-) -> None:
-    page = ann.get(f"{LIST}/{archived}")
+def test_an_archived_investigation_is_shown_with_its_transcript(ann: Browser, past_id: str) -> None:
+    page = ann.get(f"{LIST}/{past_id}")
     assert "#1 look" in page.text
     assert "/var is full" in page.text
     assert "no longer kept" not in page.text
-    link = re.search(rf'href="({LIST}/{archived}/calls/1[^"]*)"', page.source)
+    link = re.search(rf'href="({LIST}/{past_id}/calls/1[^"]*)"', page.source)
     assert link is not None
     assert "/var is full" in ann.get(html.unescape(link[1])).text
 
 
-def test_nothing_can_be_added_to_an_archived_investigation(ann: Browser, archived: str) -> None:
-    page = ann.get(f"{LIST}/{archived}")
+def test_nothing_can_be_added_to_an_archived_investigation(ann: Browser, past_id: str) -> None:
+    page = ann.get(f"{LIST}/{past_id}")
     assert "Only the archive has it" in page.text
     assert "/messages" not in page.source
 
