@@ -377,9 +377,9 @@ def test_the_evidence_is_read_from_the_archive_once_redis_has_dropped_it(
     alice: Browser, desk: Site, tmp_path: Path
 ) -> None:
     id = desk.waiting()
-    asked = iteration(1, 1, problem()).patched({"action_results": [waiting_for(id)]})
+    proposal = iteration(1, 1, problem()).patched({"action_results": [waiting_for(id)]})
     with archiving(desk, tmp_path) as archive:
-        archive_past(archive, [asked])
+        archive_past(archive, [proposal])
         text = alice.get(page_of(id)).text
 
     assert "Evidence Iteration 1" in text
@@ -409,3 +409,23 @@ def waiting_for(id: str) -> ActionResult:
     """The result of an action that waits for an approval."""
     result = ActionResult(action="desk:publish", success=False, duration=0, waits_for=id)
     return result.patched({"error": APPROVAL_REQUIRED})
+
+
+def test_the_page_of_a_request_by_a_person_states_no_confidence(alice: Browser, desk: Site) -> None:
+    desk.post("/loop/trigger")
+    body = {"params": {"text": "x"}}
+    id = desk.post("/actions/desk:publish", body).json["approvalId"]
+    page = alice.get(page_of(id))
+
+    assert "asked by alice" in page.text
+    assert "It was requested outside of an iteration." in page.text
+    assert "as stated" not in page.text
+    desk.post(f"/approvals/{id}/deny", headers=desk.key("approvals", principal="bob"))
+    assert "desk wanted to run desk:publish" in alice.get(page_of(id)).text
+
+
+def test_the_list_of_answers_names_the_targets(alice: Browser, desk: Site) -> None:
+    id = desk.waiting("news")
+    desk.post(f"/approvals/{id}/deny", headers=desk.key("approvals", principal="bob"))
+
+    assert "desk:publish on news" in alice.get("/console/answered").text

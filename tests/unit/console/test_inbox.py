@@ -326,7 +326,7 @@ def test_answered_approvals_tell_who_answered_how(alice: Browser, desk: Site) ->
     assert "No approval was answered yet" in alice.get("/console/answered").text
     alice.send(alice.get(f"/console/agents/desk/approvals/{id}?answer=deny").form("/answer"))
 
-    assert "desk:publish test denied by alice desk" in alice.get("/console/answered").text
+    assert "desk:publish on one test denied by alice desk" in alice.get("/console/answered").text
 
 
 def test_an_answered_approval_can_be_opened_after_redis_has_dropped_it(
