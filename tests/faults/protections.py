@@ -1129,7 +1129,7 @@ PROTECTIONS = (
     Protection(
         "P14",
         "only a person approves the proposal of an assistant",
-        f"{PHASES}/act.py",
+        f"{PHASES}/proposals.py",
         'policy.patched({"person": True}) if terms.by_person else policy',
         "policy",
         "unit/api/test_assistants.py",
@@ -1629,7 +1629,7 @@ PROTECTIONS = (
         "P19",
         "what is well already is not executed",
         "shared/boyd/phases/act.py",
-        "        if self._is_checked_before() and (outcome := self._find_well(stored)):\n"
+        "        if self._is_checked_before() and (outcome := check_need(self.attempt, stored)):\n"
         "            return self._run_after_hooks(outcome)\n",
         "",
         "unit/runtime/test_check_before.py",

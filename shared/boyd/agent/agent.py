@@ -233,10 +233,17 @@ class Agent:
 
     def code_of(self, action_id: str) -> str | None:
         """The plugins of an action and its steps with their versions, or digests of their files."""
-        action = self.host.actions.get(action_id)
-        steps = acting(action.steps) if isinstance(action, Procedure) else ()
-        ids = {id.partition(":")[0] for id in (action_id, *(step.action for step in steps))}
-        return ", ".join(each.text for each in self.build.plugins if each.id in ids) or None
+        return self._codes.get(action_id)
+
+    @cached_property
+    def _codes(self) -> Mapping[str, str | None]:
+        texts = {plugin.id: plugin.text for plugin in self.build.plugins}
+        codes = {}
+        for action in self.host.actions.values():
+            steps = acting(action.steps) if isinstance(action, Procedure) else ()
+            ids = {id.partition(":")[0] for id in (action.id, *(step.action for step in steps))}
+            codes[action.id] = ", ".join(texts[id] for id in texts if id in ids) or None
+        return codes
 
     @cached_property
     def catalog(self) -> Catalog:

@@ -74,21 +74,6 @@ class Actor(Model):
     rights: list[str] | None = None
 
 
-def actor_fields(actor: Actor | None) -> list[str]:
-    """An actor as field, value, field, value, as scripts and the audit trail take it."""
-    if actor is None:
-        return []
-    fields = {
-        "who": actor.principal,
-        "name": actor.name,
-        "key": actor.key,
-        "from": actor.address,
-        "claims": actor.claims,
-        "link": actor.link,
-    }
-    return [text for name, value in fields.items() if value for text in (name, value)]
-
-
 class ApiKey(Model):
     """An API key as stored, with only the hash of its secret, or an identity without a key.
 

@@ -16,7 +16,7 @@ from boyd import naming
 from boyd.agent import Agent
 from boyd.agent.observer_digests import names_in
 from boyd.models import Budget, Decision, Gate, Hold, LoopResult
-from boyd.phases.phase_context import short_key
+from boyd.phases.phase_tape import short_key
 from boyd.plugin import Action
 from boyd.plugin.hooks import SPECIFICATIONS
 from boyd.replay.playback import Missing, StateWrite, value_then

@@ -19,7 +19,7 @@ from boyd.errors import BoydError
 from boyd.llm import model_errors
 from boyd.models import ApprovalItem, PluginReads, Read, Triple, digest_of
 from boyd.models.investigation import Investigation
-from boyd.phases.phase_context import ABSENT_DIGEST, call_key, short_key, state_digest
+from boyd.phases.phase_tape import ABSENT_DIGEST, call_key, short_key, state_digest
 from boyd.plugin import News, State
 from boyd.plugin.context import DEFAULT_TTL
 

@@ -46,7 +46,9 @@ from boyd.models import (
 )
 from boyd.models.tape import Course
 from boyd.phases import act, decide, observe, orient, time_limit
-from boyd.phases.phase_context import PhaseContext, describe, short_key
+from boyd.phases.act_request import ActRequest, Requester
+from boyd.phases.phase_context import PhaseContext, describe
+from boyd.phases.phase_tape import short_key
 from boyd.plugin import Action, Context, Observer, Plugin
 from boyd.replay.carried_past import CarriedPast, digests_by_plugin
 from boyd.replay.playback import Gaps, Playback, StateWrite, UnrecordedRead, WrittenState
@@ -431,12 +433,12 @@ class _Phases:
     ) -> Gate | None:
         """The gate's answer to a decision; nothing is executed or proposed."""
         acting = self.begin("act", after)
-        request = act.Request(
+        request = ActRequest(
             "replay",
             decision,
             asked_by=trace.approval_required_by,
             situation=situation,
-            requester=act.Requester(writer=trace.chosen or ""),
+            requester=Requester(writer=trace.chosen or ""),
         )
         ledger = ShadowLedger(self._agent, self._record, self._gaps, self._past)
         earlier = len(self._gaps.late)

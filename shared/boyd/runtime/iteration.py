@@ -29,6 +29,7 @@ from boyd.models import (
     Problem,
 )
 from boyd.phases import act, action_call, decide, observe, orient
+from boyd.phases.act_request import ActRequest, ProposalTerms, Requester
 from boyd.phases.gate import annotate, conclude, judge, refuse
 from boyd.phases.observe import Batch, ObserverResult
 from boyd.phases.phase_context import HOOK_TIMEOUT, PastActions, PhaseContext, describe
@@ -345,11 +346,11 @@ class IterationSteps:
             if outcome := self._store.executions.settle(execution):
                 lost = ending.action_fields(self._engine, record, outcome)
                 return self._leave(entry, "complete", lost)
-        request = act.Request(
+        request = ActRequest(
             execution_id=execution,
             decision=decision,
             situation=record.situation,
-            proposal=act.ProposalTerms(
+            proposal=ProposalTerms(
                 run_ids=tuple(record.runs),
                 instead_of=tuple(h.reason for h in record.trace.held) if record.trace else (),
             ),
@@ -358,7 +359,7 @@ class IterationSteps:
             obstacle=entry.fields.get("unserved", ""),
             gate=record.gate,
             fence=entry.fence,
-            requester=act.Requester(writer=(record.trace and record.trace.chosen) or ""),
+            requester=Requester(writer=(record.trace and record.trace.chosen) or ""),
         )
         result, gate = act.act(ctx, request, self._engine.ledger(), self._engine.approvals)
         if gate and (text := entry.fields.get("holdout")):

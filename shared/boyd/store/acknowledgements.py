@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from typing import Literal
 
 from boyd.models import Actor, OpenAnomaly
-from boyd.models.actor import actor_fields
 from boyd.store.iterations import read_anomalies
 from boyd.store.keys import Keys
 from boyd.store.server.connection import Client, translate_errors
-from boyd.store.server.scripts import KeyedScripts, milliseconds
+from boyd.store.server.scripts import KeyedScripts, actor_fields, milliseconds
 
 #: What came of a change: it took place, it was so already, or its subject waits no longer.
 Acknowledged = Literal["done", "unchanged", "not-pending", "not-open"]

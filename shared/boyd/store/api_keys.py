@@ -17,12 +17,12 @@ from datetime import datetime
 from typing import Literal
 
 from boyd.models import Actor, ApiKey, Model, Scope, from_ms
-from boyd.models.actor import NewName, NewPrincipal, actor_fields
+from boyd.models.actor import NewName, NewPrincipal
 from boyd.models.rights import RightList
 from boyd.store.hashes import readable, reading
 from boyd.store.keys import API_KEYS, DEPLOYMENT, Keys, bucket
 from boyd.store.server.connection import Client, translate_errors
-from boyd.store.server.scripts import KeyedScripts
+from boyd.store.server.scripts import KeyedScripts, actor_fields
 
 _TEXT = re.compile(r"boyd_([a-z0-9]{12})_([A-Za-z0-9_-]{43})")
 _ID_CHARACTERS = string.ascii_lowercase + string.digits

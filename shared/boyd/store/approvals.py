@@ -32,7 +32,6 @@ from boyd.models import (
     to_ms,
     utc_now,
 )
-from boyd.models.actor import actor_fields
 from boyd.store.fleet import Retention
 from boyd.store.freezes import FreezeCopy
 from boyd.store.hashes import (
@@ -53,7 +52,7 @@ from boyd.store.jobs import read_execution
 from boyd.store.keys import API_KEYS, Keys
 from boyd.store.notification_records import read_notifications
 from boyd.store.server.connection import Client, near, replies_by_type, translate_errors
-from boyd.store.server.scripts import KeyedScripts, milliseconds
+from boyd.store.server.scripts import KeyedScripts, actor_fields, milliseconds
 
 #: The ways in which a person or the loop resolves an item; expiry is not one of them.
 Verdict = Literal["approved", "denied", "withdrawn"]

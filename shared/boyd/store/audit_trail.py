@@ -28,11 +28,10 @@ import redis
 
 from boyd.errors import BadCursor
 from boyd.models import Actor, AuditEntry, AuditFilter, AuditHead, AuditPage, Verification
-from boyd.models.actor import actor_fields
 from boyd.store.audit_chain import PLAIN, START, Link, Sealing, Verifier, read_head, seal
 from boyd.store.keys import Keys
 from boyd.store.server.connection import Client, replies_of_some, translate_errors
-from boyd.store.server.scripts import KeyedScripts, milliseconds
+from boyd.store.server.scripts import KeyedScripts, actor_fields, milliseconds
 
 #: The most entries to seal or read in one step.
 BATCH = 1000

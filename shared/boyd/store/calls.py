@@ -10,12 +10,11 @@ from typing import Literal
 from boyd import naming
 from boyd.errors import RollbackRefused
 from boyd.models import ActionResult, Actor, Call, CallRequest
-from boyd.models.actor import actor_fields
 from boyd.store.hashes import flatten, restore
 from boyd.store.jobs import read_execution
 from boyd.store.keys import Keys
 from boyd.store.server.connection import Client, translate_errors
-from boyd.store.server.scripts import KeyedScripts, milliseconds
+from boyd.store.server.scripts import KeyedScripts, actor_fields, milliseconds
 
 #: Seconds to keep a call and its answer.
 KEEP = 86400.0

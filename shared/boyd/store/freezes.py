@@ -17,11 +17,10 @@ from pydantic import ValidationError
 
 from boyd.errors import StoreError
 from boyd.models import FROZEN, REVOKED, Actor, from_ms
-from boyd.models.actor import actor_fields
 from boyd.models.responses import WorkerInfo
 from boyd.store.keys import AGENTS, DEPLOYMENT, FREEZES, REGISTERED, WORKER_INFO, Keys
 from boyd.store.server.connection import Client, pairs, replies_by_type, translate_errors
-from boyd.store.server.scripts import KeyedScripts, Scripts, flat
+from boyd.store.server.scripts import KeyedScripts, Scripts, actor_fields, flat
 
 
 class FreezeCopy:

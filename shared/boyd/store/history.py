@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from boyd.models import ActionResult, JsonObject, LoopResult, Situation, from_ms, ms_from
+from boyd.models import JsonObject, LoopResult, Situation, from_ms, ms_from
 from boyd.models.responses import IterationSummary
 from boyd.store.hashes import ByteBudget, readable, reading
-from boyd.store.iteration_record import Record
+from boyd.store.iteration_record import Record, summary_of
 from boyd.store.keys import Keys
 from boyd.store.server.connection import Client, replies_by_type, translate_errors
 from boyd.store.server.scripts import KeyedScripts
@@ -21,8 +21,6 @@ FIELDS = ("outline", "endedAt")
 _NEWEST = ("iteration", "active")
 #: Iterations in which the last observations of an observer are looked for.
 _RECENT = 100
-#: The most characters of an action's error in a summary.
-REASON = 200
 
 
 @dataclass(frozen=True)
@@ -31,33 +29,6 @@ class Summaries:
 
     iterations: list[IterationSummary]
     before: int | None = None
-
-
-def summary_of(result: LoopResult) -> IterationSummary:
-    """The summary of a whole result."""
-    return IterationSummary(
-        id=result.id,
-        iteration=result.iteration,
-        trigger=result.trigger,
-        success=result.success,
-        error=result.error,
-        situation=result.situation.summary if result.situation else None,
-        decision=result.decision.action if result.decision else None,
-        observations=len(result.observations),
-        action_results=len(result.action_results),
-        results=list(map(_in_short, result.action_results)),
-        runs=result.runs,
-        started_at=result.started_at,
-        ended_at=result.ended_at,
-        duration=result.duration,
-    )
-
-
-def _in_short(result: ActionResult) -> ActionResult:
-    """The result without its output, which may be large."""
-    waits = {"approvalId": result.waits_for} if result.waits_for else None
-    error = result.error[:REASON] if result.error else None
-    return result.patched({"output": None, "side_effects": None, "metrics": waits, "error": error})
 
 
 def read_summary(fields: Mapping[str, str]) -> IterationSummary | None:

@@ -9,12 +9,11 @@ from typing import Any, Literal
 
 from boyd import naming
 from boyd.models import Actor, Compensation, EffectName, Fence, Hold, HoldKind, from_ms
-from boyd.models.actor import actor_fields
 from boyd.store.hashes import readable
 from boyd.store.in_flight import InFlight
 from boyd.store.keys import Keys
 from boyd.store.server.connection import Client, replies_by_type, translate_errors
-from boyd.store.server.scripts import KeyedScripts, flat, milliseconds
+from boyd.store.server.scripts import KeyedScripts, actor_fields, flat, milliseconds
 
 _TIMES = ("since", "until")
 

@@ -12,7 +12,6 @@ from typing import Literal
 from boyd import naming
 from boyd.errors import QueueFull, UnreadableRecord
 from boyd.models import Actor, Fence, RunRequest
-from boyd.models.actor import actor_fields
 from boyd.models.investigation import (
     MOST_ASKED,
     MOST_TITLED,
@@ -30,7 +29,7 @@ from boyd.store.fleet import Retention
 from boyd.store.hashes import Listing, Position, Search, flatten, load_cursor, restore
 from boyd.store.keys import Keys
 from boyd.store.server.connection import Client, translate_errors
-from boyd.store.server.scripts import KeyedScripts, milliseconds
+from boyd.store.server.scripts import KeyedScripts, actor_fields, milliseconds
 from boyd.text.redaction import redactor
 
 #: The most investigations of an agent, including ended ones.

@@ -32,7 +32,10 @@ from boyd.models import (
     from_ms,
     ms_from,
 )
+from boyd.models.responses import IterationSummary
 
+#: The most characters of an action's error in a summary.
+_MAX_REASON = 200
 #: The prefix of fields that describe a batch's run.
 _RAN = "ran:"
 #: The prefix of fields that say when a batch's tasks began; earlier releases write none.
@@ -393,3 +396,30 @@ def dump_not_due(observers: Sequence[NotDue]) -> str:
 def dump_results(results: list[ActionResult]) -> str:
     """Action results as JSON text."""
     return _results.dump_json(results, by_alias=True, exclude_none=True).decode()
+
+
+def summary_of(result: LoopResult) -> IterationSummary:
+    """The summary of a whole result."""
+    return IterationSummary(
+        id=result.id,
+        iteration=result.iteration,
+        trigger=result.trigger,
+        success=result.success,
+        error=result.error,
+        situation=result.situation.summary if result.situation else None,
+        decision=result.decision.action if result.decision else None,
+        observations=len(result.observations),
+        action_results=len(result.action_results),
+        results=list(map(_in_short, result.action_results)),
+        runs=result.runs,
+        started_at=result.started_at,
+        ended_at=result.ended_at,
+        duration=result.duration,
+    )
+
+
+def _in_short(result: ActionResult) -> ActionResult:
+    """The result without its output, which may be large."""
+    waits = {"approvalId": result.waits_for} if result.waits_for else None
+    error = result.error[:_MAX_REASON] if result.error else None
+    return result.patched({"output": None, "side_effects": None, "metrics": waits, "error": error})

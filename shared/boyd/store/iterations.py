@@ -28,18 +28,17 @@ from boyd.models import (
     Situation,
     from_ms,
 )
-from boyd.models.actor import actor_fields
 from boyd.store.fleet import Retention
-from boyd.store.history import summary_of
 from boyd.store.iteration_record import (
     Record,
     dump_problems,
     dump_results,
+    summary_of,
 )
 from boyd.store.keys import Keys
 from boyd.store.phase_entries import BatchEntry, PhaseEnd, PhaseEntry, read_entry
 from boyd.store.server.connection import Client, pairs, translate_errors
-from boyd.store.server.scripts import KeyedScripts, ScriptCall, flat, milliseconds
+from boyd.store.server.scripts import KeyedScripts, ScriptCall, actor_fields, flat, milliseconds
 from boyd.store.timing import Timing
 
 #: The fields of an open anomaly as scripts take and keep them; the time of its beginning follows.

@@ -14,12 +14,11 @@ from datetime import datetime
 from functools import partial
 
 from boyd.models import Actor, ApiKey, Model, Timestamp, from_ms
-from boyd.models.actor import actor_fields
 from boyd.store.api_keys import Refused
 from boyd.store.hashes import readable, reading
 from boyd.store.keys import API_KEYS, PEOPLE, SESSIONS, login, session
 from boyd.store.server.connection import Client, replies_by_type, translate_errors
-from boyd.store.server.scripts import KeyedScripts, flat, milliseconds
+from boyd.store.server.scripts import KeyedScripts, actor_fields, flat, milliseconds
 
 #: Seconds without a request after which a session ends, and after which it ends in any case.
 IDLE = 30 * 60.0

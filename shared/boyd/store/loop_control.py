@@ -9,14 +9,13 @@ from datetime import datetime
 
 from boyd.errors import AgentPaused, QueueFull
 from boyd.models import Actor, LoopStatus, Observation, from_ms, to_ms
-from boyd.models.actor import actor_fields
 from boyd.models.loop import Ticks
 from boyd.settings.schedules import Schedule
 from boyd.store.freezes import first_reason, reason_in, revocation_of, scopes_of
 from boyd.store.hashes import reading
 from boyd.store.keys import FREEZES, Keys
 from boyd.store.server.connection import Client, read_int, translate_errors
-from boyd.store.server.scripts import KeyedScripts, milliseconds
+from boyd.store.server.scripts import KeyedScripts, actor_fields, milliseconds
 from boyd.store.timing import Timing
 
 #: Fields of an observation's metadata that identify repetitions; see `Loop.intake`.

@@ -21,12 +21,11 @@ from boyd.models import (
     StepProgress,
     WaveProgress,
 )
-from boyd.models.actor import actor_fields
 from boyd.store.executions import KEEP
 from boyd.store.hashes import flatten, readable, reading, restore
 from boyd.store.keys import Keys
 from boyd.store.server.connection import Client, replies_by_type, translate_errors
-from boyd.store.server.scripts import KeyedScripts, flat, milliseconds
+from boyd.store.server.scripts import KeyedScripts, actor_fields, flat, milliseconds
 
 #: Set by the scripts, in milliseconds, or stored by step.
 _SCRIPTED = frozenset({"progress", "startedAt", "until", "stoppedAt", "endedAt"})

@@ -22,12 +22,11 @@ from boyd.models import (
     RunStatus,
     from_ms,
 )
-from boyd.models.actor import actor_fields
 from boyd.store.fleet import Retention
 from boyd.store.hashes import Listing, Position, Search, flatten, load_cursor, reading, restore
 from boyd.store.keys import Keys
 from boyd.store.server.connection import Client, translate_errors
-from boyd.store.server.scripts import KeyedScripts, milliseconds
+from boyd.store.server.scripts import KeyedScripts, actor_fields, milliseconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,12 +9,11 @@ from functools import partial
 from typing import Any
 
 from boyd.models import Actor, Coverage, EarnedAutonomy, Fence, TrackRecord, from_ms
-from boyd.models.actor import actor_fields
 from boyd.models.situation import is_related
 from boyd.store.hashes import readable
 from boyd.store.keys import Keys
 from boyd.store.server.connection import Client, replies_by_type, translate_errors
-from boyd.store.server.scripts import KeyedScripts, milliseconds
+from boyd.store.server.scripts import KeyedScripts, actor_fields, milliseconds
 
 #: The row of what is counted over all classes, and those of earlier builds.
 _NO_CLASS = re.compile(r"\*|[0-9a-f]{16}")

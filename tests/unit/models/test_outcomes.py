@@ -9,7 +9,7 @@ import pytest
 from boyd.models import Decision, LoopResult, no_op, utc_now
 from boyd.models.action import APPROVAL_REQUIRED, ActionResult
 from boyd.models.responses import outcome, outcome_kind
-from boyd.store.history import summary_of
+from boyd.store.iteration_record import summary_of
 
 
 def loop_result(*results: ActionResult, **fields: Any) -> LoopResult:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from boyd import ActionResult, Agent, Budget, Context, LoopResult, PluginError, Veto
 from boyd.models import Autonomy
 from boyd.phases import act, action_call
+from boyd.phases.act_request import ActRequest
 from boyd.phases.phase_context import PhaseContext
 from boyd.plugin import Action
 from boyd.store import Stale, StillRunning, reason_text
@@ -514,7 +515,7 @@ def context(lab: Lab) -> PhaseContext:
 
 def perform(lab: Lab, execution_id: str, **fields: Any) -> ActionResult:
     """Take the one path that executes actions, as an approval or the API does."""
-    request = act.Request(execution_id=execution_id, decision=choice(), **fields)
+    request = ActRequest(execution_id=execution_id, decision=choice(), **fields)
     result, _ = act.act(context(lab), request, lab.engine.ledger(), lab.engine.approvals)
     return result
 

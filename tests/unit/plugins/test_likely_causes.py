@@ -21,7 +21,7 @@ from boyd.models import (
     Situation,
 )
 from boyd.models.base import Level
-from boyd.phases.phase_context import MAX_VALUE
+from boyd.phases.phase_tape import MAX_VALUE
 from boyd.plugin import Observer, Orienter, Strategy
 from boyd.plugins.likely_causes import LikelyCauses
 from boyd.plugins.likely_causes.calibration import LEAST_JUDGED

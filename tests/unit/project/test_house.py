@@ -74,6 +74,7 @@ KERNEL = {
     "observations that were sent in the name of a plugin, which nobody takes for its own": 21,
     "an intake without room, which raises as every full queue does": 10,
     "cases that wait once people have approved their action": 39,
+    "requests to act, attempts, proposals and the tape of a phase in modules of their own": 104,
 }
 LIBRARY = {
     "the library without its guests": 66_000,
@@ -143,6 +144,7 @@ LIBRARY = {
     "an intake without room, which raises as every full queue does": 10,
     "commands whose output was cut off, and those that were out of time": 12,
     "a revision of MCP that a server says it speaks": 7,
+    "requests to act, attempts, proposals and the tape of a phase in modules of their own": 107,
 }
 #: The most modules in all packages; a feature that needs more adds a line that names it.
 MODULES = {
@@ -173,6 +175,7 @@ MODULES = {
     "upgrades: the command that says whether and how": 1,
     "a worker that enters the next phase as it leaves the last": 1,
     "URLs that are checked without an HTTP client": 1,
+    "requests to act, attempts, proposals and the tape of a phase": 4,
 }
 #: What an iteration goes through: phases, the plugins' side, the loop and its jobs, messages, and
 #: the nouns of the store that the loop and its actions read and write.

@@ -39,7 +39,7 @@ from boyd.errors import ConfigError
 from boyd.models import Anomaly, Autonomy, Budget, Triple, utc_now
 from boyd.models.base import Model
 from boyd.models.tape import ReplayedIteration
-from boyd.phases.phase_context import MAX_VALUE
+from boyd.phases.phase_tape import MAX_VALUE
 from boyd.plugin import Orienter, Strategy
 from boyd.replay import recordings
 from boyd.replay.differences import judge, report

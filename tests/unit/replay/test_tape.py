@@ -17,7 +17,7 @@ from boyd import Agent, Context, LoopResult, Plugin, Veto, naming
 from boyd.agent import agent_from_file
 from boyd.llm.model_errors import ModelError
 from boyd.models import Actor, AgentBuild, Autonomy, Budget, Fence, Read, Triple, digest_of
-from boyd.phases.phase_context import MAX_CLOCK_READS, MAX_PHASE, MAX_READS
+from boyd.phases.phase_tape import MAX_CLOCK_READS, MAX_PHASE, MAX_READS
 from boyd.plugin import Action, ApprovalReader, Llm, Observer, Orienter, Strategy
 from boyd.plugins.example import Example
 from boyd.runtime.ending import Abandoner

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from boyd import Agent, Procedure, ProcedureStep, naming
 from boyd.errors import ActionHeld, PluginError
 from boyd.models import ActionResult, ApprovalItem, Autonomy, Call, CallRequest, Decision, Proposal
-from boyd.phases import act
+from boyd.phases.act_request import ActRequest, Requester
 from boyd.plugin import Action, Component
 from boyd.runtime.jobs.action_jobs import run_action
 from boyd.testing import Lab
@@ -250,9 +250,7 @@ def test_a_model_is_refused_an_action_that_is_in_flight() -> None:
 
     def ask() -> None:
         decision = choice(RESTART, params={"host": "web1", "reason": "a model"})
-        request = act.Request(
-            "investigation:i:1", decision, requester=act.Requester(for_model=True)
-        )
+        request = ActRequest("investigation:i:1", decision, requester=Requester(for_model=True))
         refused.append(run_action(lab.engine, lab.engine.ledger(), request))
 
     restart.meanwhile = ask

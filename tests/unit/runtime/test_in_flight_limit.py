@@ -21,7 +21,7 @@ from boyd.models import (
     Hold,
 )
 from boyd.models.effect import EffectChecks, VerificationPlan
-from boyd.phases import act
+from boyd.phases.act_request import ActRequest, Requester
 from boyd.plugin import Action, Strategy
 from boyd.runtime.jobs.action_jobs import run_action
 from boyd.store import Store
@@ -211,10 +211,10 @@ def test_a_model_is_refused_with_the_execution_in_its_way() -> None:
     fleet = Fleet(limit=1)
     lab = fleet.lab()
     order(lab, "a")
-    request = act.Request(
+    request = ActRequest(
         "investigation:i:1",
         choice(ACTION, params={"host": "b"}),
-        requester=act.Requester(for_model=True),
+        requester=Requester(for_model=True),
     )
     result = run_action(lab.engine, lab.engine.ledger(), request)
 

@@ -15,10 +15,10 @@ from pydantic import SecretStr
 
 from boyd.errors import BadCursor, ConfigError, StoreUnavailable
 from boyd.models import Actor, AuditEntry, AuditFilter, AuditHead
-from boyd.models.actor import actor_fields
 from boyd.settings.process_settings import load_settings
 from boyd.store import AgentStore, Audit, Sealing, Store
 from boyd.store.keys import AGENTS, DEPLOYMENT, Keys
+from boyd.store.server.scripts import actor_fields
 
 ANN = Actor(
     principal="ann@example.com", key="k1", address="192.0.2.7", claims="bob", groups=["ops"]

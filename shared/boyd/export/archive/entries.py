@@ -23,7 +23,7 @@ from boyd.models import (
     Situation,
 )
 from boyd.models.loop import HistoryFilter, InvestigationRecord
-from boyd.store.history import summary_of
+from boyd.store.iteration_record import summary_of
 
 Kind = Literal["iteration", "run", "approval", "execution", "investigation", "audit"]
 

@@ -20,7 +20,7 @@ from boyd.models.responses import IterationList, IterationSummary
 from boyd.store import AgentStore
 from boyd.store.ended_work import read_iteration
 from boyd.store.hashes import Place
-from boyd.store.history import summary_of
+from boyd.store.iteration_record import summary_of
 
 CURSOR = r"^(?:[1-9][0-9]{0,15}|[0-9]{1,16}-[0-9]{16,19})$"
 #: The name of an iteration: its number, and its timeline if it is not the newest of that number.

@@ -14,7 +14,8 @@ from boyd.llm.messages import capture, shorten
 from boyd.llm.turn_accumulator import storable
 from boyd.models import ActionResult, Actor, ApprovalItem, Decision, Fence
 from boyd.models.investigation import ToolObservation, ToolStatus
-from boyd.phases import act, time_limit
+from boyd.phases import time_limit
+from boyd.phases.act_request import ActRequest, ProposalTerms, Requester
 from boyd.phases.phase_context import describe
 from boyd.plugin import Action, Tool
 from boyd.plugin.plugin_boundary import validate
@@ -129,11 +130,11 @@ class ToolRunner:
             confidence=0.0,
             risk=action.risk,
         )
-        request = act.Request(
+        request = ActRequest(
             execution_id=self._execution(called),
             decision=decision,
-            requester=act.Requester(self._name, self._askers, limits=self._limits, for_model=True),
-            proposal=act.ProposalTerms(wakes=self._name),
+            requester=Requester(self._name, self._askers, limits=self._limits, for_model=True),
+            proposal=ProposalTerms(wakes=self._name),
             retry=again,
             fence=self._fence,
         )

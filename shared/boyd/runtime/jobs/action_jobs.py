@@ -23,7 +23,7 @@ from boyd.models import (
     RunStatus,
 )
 from boyd.phases import act, action_call, decide
-from boyd.phases.act import Ledger
+from boyd.phases.act_request import ActRequest, CountingTerms, Ledger, ProposalTerms, Requester
 from boyd.plugin import Procedure
 from boyd.runtime.autonomy.case_draws import CaseDraws
 from boyd.runtime.autonomy.offers import AutonomyOffers
@@ -49,7 +49,7 @@ _UNSIGNED = (
 )
 
 
-def run_action(engine: Engine, ledger: Ledger, request: act.Request) -> ActionResult:
+def run_action(engine: Engine, ledger: Ledger, request: ActRequest) -> ActionResult:
     """Execute an action or queue it for approval: decide hooks, gate, act hooks, ledger."""
     ctx = engine.act_context()
     situation = engine.store.history.situation()
@@ -183,10 +183,10 @@ class ApprovedActionHandler(JobHandler):
             return self._offers.grant(item, fence)
         if refusal := self._policy_refusal(item):
             return action_call.failure(item.action_id, refusal, prevented="refused")
-        request = act.Request(
+        request = ActRequest(
             execution_id=item.execution_id,
             decision=_decision(item),
-            requester=act.Requester(
+            requester=Requester(
                 by=item.acted_by or "",
                 principals=tuple(item.requested_by),
                 for_model=any(naming.parts(name)[0] == "investigation" for name in item.wakes),
@@ -196,10 +196,10 @@ class ApprovedActionHandler(JobHandler):
                 writer=CHECKED,
             ),
             approved=True,
-            counting=act.CountingTerms(item.record, self._trial(item)),
+            counting=CountingTerms(item.record, self._trial(item)),
             retry=retry,
             undoes=item.undoes,
-            proposal=act.ProposalTerms(plan=tuple(item.plan)),
+            proposal=ProposalTerms(plan=tuple(item.plan)),
             fence=fence,
         )
         engine, ledger = self._engine, self._engine.ledger()

@@ -20,8 +20,8 @@ from boyd.models import (
     default_rationale,
     explain,
 )
-from boyd.phases import act, action_call, time_limit
-from boyd.phases.act import Ledger
+from boyd.phases import action_call, time_limit
+from boyd.phases.act_request import ActRequest, Ledger, ProposalTerms, Requester
 from boyd.phases.phase_context import describe
 from boyd.plugin import Perform
 from boyd.plugin.plugin_boundary import unchecked
@@ -114,10 +114,10 @@ class ClientCallHandler(JobHandler):
         decision = self._decision(call, ledger)
         if isinstance(decision, ActionResult):
             return decision
-        request = act.Request(
+        request = ActRequest(
             execution_id=_execution(call.id, call.undoes),
             decision=decision,
-            requester=act.Requester(
+            requester=Requester(
                 by=call.actor.principal,
                 principals=(call.actor.principal,),
                 # The answer of an endpoint is given at once, and cannot be made twice.
@@ -126,7 +126,7 @@ class ClientCallHandler(JobHandler):
                 ordered_at=call.created_at,
                 limits=() if call.actor.rights is None else (call.actor.rights,),
             ),
-            proposal=act.ProposalTerms(naming.call(call.id), by_person=call.by_person),
+            proposal=ProposalTerms(naming.call(call.id), by_person=call.by_person),
             asked_by=call.actor.principal if call.requires_approval else None,
             retry=retry,
             undoes=call.undoes,

@@ -24,7 +24,7 @@ from boyd.models import (
     ProcedureStep,
     VerificationPlan,
 )
-from boyd.phases import act
+from boyd.phases.act_request import ActRequest, ProposalTerms, Requester
 from boyd.phases.verify import EffectCheck, verify
 from boyd.plugin import Action
 from boyd.runtime.autonomy.offers import AutonomyOffers
@@ -256,11 +256,11 @@ class VerificationHandler(JobHandler):
         if not plan.roll_back:
             return Compensation(state="none", detail="the agent's settings forbid a rollback")
         undo = naming.rollback(entry.id)
-        request = act.Request(
+        request = ActRequest(
             execution_id=undo,
             decision=_rollback_decision(entry, action),
-            requester=act.Requester(f"agent:{self._engine.agent.id}"),
-            proposal=act.ProposalTerms(naming.verification(entry.id)),
+            requester=Requester(f"agent:{self._engine.agent.id}"),
+            proposal=ProposalTerms(naming.verification(entry.id)),
             retry=True,
             undoes=entry.id,
             fence=fence,

@@ -25,7 +25,8 @@ from boyd.models import (
     StepCompensation,
     StepProgress,
 )
-from boyd.phases import act, action_call
+from boyd.phases import action_call
+from boyd.phases.act_request import ActRequest, ProposalTerms, Requester
 from boyd.plugin import Action
 from boyd.plugin.composed_action import ASK, Procedure
 from boyd.runtime.engine import Engine
@@ -223,17 +224,17 @@ class ProcedureSteps:
             requires_approval=run.each,
         )
         covered = not (run.each or run.repeats) and self._is_covered(action, decision)
-        request = act.Request(
+        request = ActRequest(
             execution_id=run.execution,
             decision=decision,
-            requester=act.Requester(
+            requester=Requester(
                 self._record.by,
                 tuple(self._record.requesters),
                 by_hand=run.polls or is_by_hand(self._engine, self._record.id),
                 decided_at=self._record.started_at,
                 writer=self._record.action,
             ),
-            proposal=act.ProposalTerms(run.origin, wakes=self._job),
+            proposal=ProposalTerms(run.origin, wakes=self._job),
             approved=covered,
             asked_by=self._record.action if run.each else None,
             retry=True,

@@ -40,6 +40,7 @@ import redis
 from redis.exceptions import AskError, NoScriptError, TryAgainError
 
 from boyd.errors import NewerFormat, StoreError
+from boyd.models import Actor
 from boyd.store.keys import Keys
 from boyd.store.server.connection import (
     Client,
@@ -269,6 +270,21 @@ class KeyedScripts:
     def run_and_read(self, call: ScriptCall, add_reads: Reads) -> tuple[Any, list[Any]]:
         """Run a call made by `call`, and read after it; see `Scripts.run_and_read`."""
         return self._scripts.run_and_read(call, add_reads)
+
+
+def actor_fields(actor: Actor | None) -> list[str]:
+    """An actor as field, value, field, value, as scripts and the audit trail take it."""
+    if actor is None:
+        return []
+    fields = {
+        "who": actor.principal,
+        "name": actor.name,
+        "key": actor.key,
+        "from": actor.address,
+        "claims": actor.claims,
+        "link": actor.link,
+    }
+    return [text for name, value in fields.items() if value for text in (name, value)]
 
 
 def milliseconds(seconds: float) -> int:
