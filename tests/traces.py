@@ -92,6 +92,7 @@ class Click:
         self.form = self.browser.get(page).form("/answer")
         self.site.services.forget_agents()
         self.site.services._people = (float("-inf"), {})
+        self.site.lab.whole.fleet.recent(fresh=True)
 
     def run(self) -> None:
         """Send the form, and follow where it leads."""
@@ -111,7 +112,8 @@ class Iteration:
         self.number = 0
 
     def prepare(self) -> None:
-        """Nothing comes before."""
+        """Read who is alive, which is remembered for a moment."""
+        self.lab.whole.fleet.recent(fresh=True)
 
     def run(self) -> None:
         """Run one."""
