@@ -113,7 +113,7 @@ class _Course:
     def _earlier_outcome(self) -> ActionResult | None:
         """The outcome of a lost attempt: a decision never has two outcomes."""
         request = self.request
-        result = self.ledger.find(request.execution_id)
+        result = self.ledger.result(request.execution_id)
         if result or (request.approved and not request.proposal.wakes):
             return result
         approval_id = self.approvals.approval_of(self.attempt.proposer)
@@ -132,7 +132,7 @@ class _Course:
             return failure(action.id, f"{entry.id} executed {entry.action}, not this action")
         self.attempt.undone = entry
         # Already rolled back: no further approval needed.
-        return self.ledger.find(self.request.execution_id)
+        return self.ledger.result(self.request.execution_id)
 
     def _ask(self, reason: str, least_risk: Level = "low") -> ActionResult:
         """Propose the action although it had passed the gate, as of at least that risk."""

@@ -27,7 +27,7 @@ from boyd.models import (
 class Ledger(Protocol):
     """The executions; each is claimed before it starts, so it happens at most once."""
 
-    def find(self, execution_id: str) -> ActionResult | None:
+    def result(self, execution_id: str) -> ActionResult | None:
         """The result of that execution, if it has ended."""
 
     def get(self, execution_id: str) -> ExecutionEntry | None:

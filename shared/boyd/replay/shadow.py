@@ -73,7 +73,7 @@ class ShadowLedger:
         self._gaps = gaps
         self._past = past
 
-    def find(self, execution_id: str) -> ActionResult | None:
+    def result(self, execution_id: str) -> ActionResult | None:
         """None: nothing was executed."""
         return None
 

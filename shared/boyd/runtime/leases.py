@@ -145,7 +145,7 @@ class LeasedLedger:
         self._renewals = ExitStack()
         self._has_room = has_room
 
-    def find(self, execution_id: str) -> ActionResult | None:
+    def result(self, execution_id: str) -> ActionResult | None:
         """The result of that execution, if it has ended."""
         return self._ledger.result(execution_id)
 
