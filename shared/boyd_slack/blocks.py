@@ -36,7 +36,7 @@ _DIALOGS: dict[Verb, tuple[str, str]] = {
 NOTE, CODE, FIELD = "note", "code", "text"
 #: The most characters of a header, of a section, and of the notes of answers and acknowledgements.
 _HEADER, _SECTION, _NOTE, _SHORT_NOTE = 150, 3000, 3000, 500
-#: The most characters of parameters in a dialog.
+#: The most characters of parameters in a dialog, which has room for a hundred blocks.
 MAX_PARAMS = 30_000
 
 
@@ -87,7 +87,9 @@ def confirmation(
     reference = ApprovalReference(agent=item.agent_id, id=item.id, version=item.version, verb=verb)
     is_answer = verb != "acknowledge"
     required = is_answer and item.required.require_note
-    text = params_text(item) if is_answer else ""
+    whole = params_text(item) if is_answer else ""
+    text = whole[:MAX_PARAMS]
+    heading = "Parameters:" if text == whole else "Only the beginning of the parameters:"
     note = _input(
         NOTE,
         "Note" if required else "Note (optional)",
@@ -102,7 +104,7 @@ def confirmation(
             section(message.title),
             section(consequence(item, verb, is_frozen=is_frozen)),
             section(_lines(message)),
-            *([section("Parameters:")] if text else []),
+            *([section(heading)] if text else []),
             *(section(text[start : start + _SECTION]) for start in range(0, len(text), _SECTION)),
             section(f"You answer as {principal}." if is_answer else f"You are {principal}."),
             note,
@@ -114,7 +116,7 @@ def confirmation(
 
 
 def params_text(item: ApprovalItem) -> str:
-    """The parameters as the dialog shows them: whole, for messages cut them."""
+    """The parameters as the dialog shows them: what is approved whole, for messages cut them."""
     return visible(json.dumps(item.params, ensure_ascii=False, indent=1))
 
 

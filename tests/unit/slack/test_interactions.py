@@ -258,6 +258,21 @@ def test_a_confirmation_shows_the_parameters_whole(
     post_message(site, slack, site.waiting("x" * 40_000))
     send(site, slack.click("boyd.approve"))
     assert "too long for Slack" in words(slack.view()["blocks"])
+
+
+def test_parameters_too_long_for_slack_can_be_denied_there(
+    site: Site, slack: Slack, alice: Any, done: list[str]
+) -> None:
+    id = site.waiting("x" * 400_000)
+    post_message(site, slack, id)
+    send(site, slack.click("boyd.deny"))
+    assert len(slack.view()["blocks"]) <= 100, "Slack refuses larger dialogs"
+    assert "Only the beginning of the parameters:" in words(slack.view()["blocks"])
+    send(site, slack.submission())
+
+    item = site.lab.store.approvals.get(id)
+    assert item is not None
+    assert item.status == "denied"
     assert done == []
 
 
