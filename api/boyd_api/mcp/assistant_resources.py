@@ -89,7 +89,7 @@ _URI = re.compile(
 
 _LISTED = {
     "approvals": "What waits for a person's approval, and what was answered last.",
-    "audit": "The newest entries of the audit trail about approvals and executions.",
+    "audit": "The newest entries of the audit trail about approvals.",
 }
 _TEMPLATES = {
     "iteration/{n}": "One iteration in full; `latest` is the newest that has ended.",
