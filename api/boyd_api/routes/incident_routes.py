@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from flask import Response
 from pydantic import Field
@@ -20,6 +20,8 @@ from boyd_api.http.routing import Media, Routes
 #: The period without a start, and the longest one about which is asked at once.
 DAY = timedelta(days=1)
 LONGEST = timedelta(days=31)
+#: No record is older; of the first times of all none can be taken to look before them.
+_EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 #: The time before an incident that is read, too, and those within which its end is searched.
 _BEFORE = timedelta(minutes=30)
 _REACHES = (timedelta(hours=6), timedelta(days=7))
@@ -45,7 +47,7 @@ def list_incidents(ctx: RequestContext, query: IncidentsQuery) -> TargetHistory:
     An incident is everything from the first anomaly to the last verdict.
     """
     now = _now(ctx)
-    until = min(query.until or now, now)
+    until = max(_EARLIEST, min(query.until or now, now))
     since = query.since or until - DAY
     if not since < until:
         wrong = "since: must be before until"
@@ -68,7 +70,7 @@ def show_incident(ctx: RequestContext, id: str, query: TargetAnswer) -> Incident
         at = datetime.fromisoformat(id)
     except ValueError:
         raise not_found(absence) from None
-    if at.tzinfo is None or at >= now:
+    if at.tzinfo is None or not _EARLIEST <= at < now:
         raise not_found(absence)
     incident = None
     for reach in _REACHES:

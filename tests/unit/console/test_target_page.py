@@ -135,16 +135,28 @@ def test_the_history_and_the_executions_are_filtered_by_target(desk: Site) -> No
         ("target=web-3&since=2026-11-26T00:00:00Z&until=2026-11-25T00:00:00Z", 422),
         ("target=web-3&since=2020-01-01T00:00:00Z", 422),
         ("target=web-3&agent=nobody", 404),
+        ("target=web-3&since=0001-01-01T00:00:00Z&until=0001-01-02T00:00:00Z", 422),
     ],
 )
 def test_a_wrong_question_is_refused(desk: Site, query: str, status: int) -> None:
     assert desk.get(f"/incidents?{query}").status_code == status
 
 
-@pytest.mark.parametrize("id", ["x", "2026-11-25", "2026-11-25T01:00:00Z", "2126-01-01T00:00:00Z"])
+@pytest.mark.parametrize(
+    "id",
+    [
+        *("x", "2026-11-25", "2026-11-25T01:00:00Z", "2126-01-01T00:00:00Z"),
+        *("0001-01-01T00:00:00Z", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00"),
+    ],
+)
 def test_a_time_without_an_incident_is_not_found(desk: Site, alice: Browser, id: str) -> None:
     assert desk.get(address(f"/incidents/{id}")).status_code == 404
     assert alice.get(address("/console/incident", id=id)).status == 404
+
+
+def test_a_day_before_all_records_has_no_incidents(desk: Site) -> None:
+    response = desk.get(address("/incidents", until="0001-01-01T00:00:00Z"))
+    assert response.get_json()["incidents"] == []
 
 
 def test_an_incident_of_which_only_the_approval_is_kept_leads_to_its_target(
