@@ -25,7 +25,7 @@ from boyd.models import (
 from boyd.phases import time_limit
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.plugin import Action, Context, Procedure
-from boyd.plugin.plugin_boundary import params_to_json, validate
+from boyd.plugin.plugin_boundary import contain, params_to_json, validate
 from boyd.sandbox.confined_call import CannotConfine, ConfinedAnswer
 from boyd.settings.secret_references import SCHEME, fill_secrets, read_secret
 from boyd.text import redaction
@@ -206,8 +206,10 @@ def _call_in_process(action: Action, name: str, function: Callable[[], Any]) -> 
     """Run *function* within the action's time limit and return its outcome as a result."""
     began = time.perf_counter()
     try:
-        answer = time_limit.call(function, action.timeout)
-        return _result(action, name, answer, _ms_since(began))
+        result: ActionResult = time_limit.call(
+            lambda: _result(action, name, function(), _ms_since(began)), action.timeout
+        )
+        return result
     except Overrun as error:
         reason = f"{error}; it may have taken effect"
         return failure(action.id, reason, _ms_since(began), lost=True)
@@ -231,8 +233,8 @@ def _result(action: Action, function: str, answer: Any, duration: float) -> Acti
             none = dict.fromkeys(("prevented", "violation", "waits_for"))
             result = answer.patched({**ran, **none})
         else:
-            plainly = answer.model_dump(mode="json") if isinstance(answer, BaseModel) else answer
-            result = ActionResult(action=action.id, success=True, output=plainly, duration=duration)
+            output = answer.model_dump(mode="json") if isinstance(answer, BaseModel) else answer
+            result = ActionResult(action=action.id, success=True, output=output, duration=duration)
         text = result.to_json()
         size = len(text)
         if redaction.referenced and (masked := redaction.mask_json(text)) is not text:
@@ -253,10 +255,13 @@ def _misfit(action: Action, output: Any) -> str | None:
     """Return why an output does not fit the action's model of it, if it does not."""
     if action.output is None:
         return None
+    model = action.output
     try:
-        action.output.model_validate_json(json.dumps(output))
+        contain(lambda: model.model_validate_json(json.dumps(output)))
     except ValidationError as error:
         return explain(error)
+    except Exception as error:  # noqa: BLE001 - of the checks that the plugin has written
+        return describe(error)
     return None
 
 

@@ -20,7 +20,7 @@ from boyd.phases import time_limit
 from boyd.phases.orient import fields, reason_of
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.plugin import Hook, Strategy
-from boyd.plugin.plugin_boundary import unchecked
+from boyd.plugin.plugin_boundary import contain, unchecked
 from boyd.text.redaction import clean
 
 #: Holds while which no other strategy takes the place of the one whose action is held.
@@ -111,7 +111,7 @@ class _Deciding:
         if not strategy.has("applicable_when"):
             return True
         try:
-            return bool(self._call(strategy, "applicable_when"))
+            return contain(lambda: bool(self._call(strategy, "applicable_when")))
         except (Exception, Overrun) as error:  # noqa: BLE001 - only this strategy is out
             self.ctx.report(strategy.id, error)
             return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from pydantic import ValidationError
@@ -19,7 +20,8 @@ from boyd.models import (
 from boyd.phases import time_limit
 from boyd.phases.phase_context import PhaseContext
 from boyd.plugin import Orienter
-from boyd.plugin.plugin_boundary import unchecked
+from boyd.plugin.plugin_boundary import contain, unchecked
+from boyd.text.formatting import message_of
 
 
 def orient(ctx: PhaseContext, observations: list[Observation]) -> Situation:
@@ -27,13 +29,13 @@ def orient(ctx: PhaseContext, observations: list[Observation]) -> Situation:
     situation = _assess(ctx, observations)
     for hook in ctx.host.hooks("on_orient"):
         changes = ctx.hook(hook, situation=situation, observations=observations)
-        if changes:
-            try:
+        try:
+            if changes is not None and contain(partial(bool, changes)):
                 changed = situation.patched(fields(changes))
                 ctx.changes.append(Change.of(hook.plugin_id, changes, situation, changed))
                 situation = changed
-            except (ValueError, TypeError) as error:
-                ctx.report_hook(hook, reason_of(error))
+        except Exception as error:  # noqa: BLE001 - also of a value that is neither true nor false
+            ctx.report_hook(hook, reason_of(error))
     return situation
 
 
@@ -127,6 +129,6 @@ def fields(changes: Any) -> Mapping[str, Any]:
     return {name: unchecked(value) for name, value in changes.items()}
 
 
-def reason_of(error: ValueError | TypeError) -> str:
+def reason_of(error: Exception) -> str:
     """The mistake in what a plugin returned, in one line."""
-    return explain(error) if isinstance(error, ValidationError) else str(error)
+    return explain(error) if isinstance(error, ValidationError) else message_of(error)

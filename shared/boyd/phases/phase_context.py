@@ -30,6 +30,7 @@ from boyd.phases.phase_tape import ABSENT, Tape
 from boyd.plugin import Action, Context, Hook
 from boyd.plugin.plugin_boundary import Exited
 from boyd.settings.validation import saying
+from boyd.text.formatting import message_of
 from boyd.text.redaction import clean
 
 if TYPE_CHECKING:
@@ -201,7 +202,7 @@ class PhaseContext:
             return time_limit.call(lambda: hook(ctx=ctx, **values), HOOK_TIMEOUT)
         except Veto as veto:
             if hook.name in MAY_VETO:
-                return veto
+                return Veto(message_of(veto))
             self.report_hook(hook, f"only {' and '.join(MAY_VETO)} may veto")
             return None
         except (Exception, Overrun) as error:  # noqa: BLE001 - logged, and the loop goes on

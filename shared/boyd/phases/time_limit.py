@@ -231,14 +231,21 @@ def overrun(timeout: float) -> Overrun:
 
 
 def _call_with_alarm(function: Callable[[], Any], timeout: float) -> Any:
+    rung: list[Overrun] = []
+
     def ring(*_: object) -> None:
-        raise overrun(timeout)
+        rung.append(overrun(timeout))
+        raise rung[0]
 
     # `signal.signal` also searches its enumerations for each handler, which takes longer.
     before = set_handler(signal.SIGALRM, ring)
     setitimer(ITIMER_REAL, timeout)
     try:
         return contain(function)
+    except Exception as error:
+        if rung:  # caught on its way, as pydantic catches what a serializer raises
+            raise rung[0] from error
+        raise
     finally:
         setitimer(ITIMER_REAL, 0)
         set_handler(signal.SIGALRM, before)

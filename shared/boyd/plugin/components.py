@@ -25,7 +25,7 @@ from __future__ import annotations
 import inspect
 import re
 import typing
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
@@ -48,7 +48,7 @@ from boyd.models import Autonomy, Budget, Level, Reversibility, Sandbox, StepAct
 from boyd.models.base import strip_prefix
 from boyd.models.effect import EffectChecks
 from boyd.models.investigation import Category
-from boyd.plugin.plugin_boundary import own_copy, params_to_json, read_all, validate
+from boyd.plugin.plugin_boundary import own_copy, params_to_json, plain, read_all, validate
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
@@ -81,11 +81,9 @@ class Taker:
             if inspect.iscoroutine(answer):
                 answer.close()
             raise TypeError(f"returned a {type(answer).__name__}, which nobody awaits: {_PLAIN}")
-        if not inspect.isgenerator(answer):
-            return answer
-        if not self._yields:
+        if inspect.isgenerator(answer) and not self._yields:
             raise TypeError(f"returned a generator, which nobody reads: {_PLAIN}")
-        return read_all(answer)
+        return plain(read_all(answer) if self._yields and isinstance(answer, Iterator) else answer)
 
 
 _PLAIN = "make it a plain function that returns its answer"

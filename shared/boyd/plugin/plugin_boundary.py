@@ -8,6 +8,8 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from datetime import datetime, timezone
+from functools import lru_cache
 from itertools import islice
 from os import getpid  # that of `os` takes longer in a replay, which watches it
 from typing import Any, Protocol, TypeVar
@@ -22,6 +24,12 @@ from boyd.text.formatting import message_of
 _R = TypeVar("_R")
 _json: TypeAdapter[Any] = TypeAdapter(JsonObject)
 _SCALARS = frozenset((str, int, float, bool, type(None)))  # asking for models takes longer
+#: How to read a text or number of a derived class without its methods.
+_BASES: dict[type, Callable[[Any], Any]] = {
+    str: str.__str__,
+    int: int.__int__,
+    float: float.__float__,
+}
 
 
 class Exited(Exception):
@@ -183,6 +191,65 @@ def own_copy(value: Any) -> Any:
     return value
 
 
+def plain(value: Any) -> Any:
+    """A copy of an answer that can be read without running code of the plugin.
+
+    It is made within the call of the plugin. Texts, numbers, lists and dictionaries become objects
+    of the built-in types with the same contents, and models objects of the classes of Boyd; a model
+    of the plugin becomes its dump. Any other object, and a value that contains itself, stays as it
+    is: the validation of the answer refuses it.
+
+    Raises:
+        ValueError: it is a mapping without an end.
+    """
+    try:
+        return _plain(value)
+    except RecursionError:
+        return value
+
+
+def _plain(value: Any) -> Any:
+    kind = type(value)
+    if kind in _SCALARS:
+        return value
+    if issubclass(kind, dict):
+        return {_plain(name): _plain(item) for name, item in dict.items(value)}
+    if issubclass(kind, list):
+        return list(map(_plain, list.__iter__(value)))
+    if issubclass(kind, tuple):
+        return tuple(map(_plain, tuple.__iter__(value)))
+    if issubclass(kind, BaseModel):
+        return _plain_model(value)
+    if issubclass(kind, datetime) and type(value.tzinfo) not in (type(None), timezone):
+        offset = value.utcoffset()
+        return value if offset is None else value.replace(tzinfo=timezone(offset))
+    for base, read in _BASES.items():
+        if issubclass(kind, base):
+            return read(value)
+    return dict(map(_plain, read_all(value.items()))) if isinstance(value, Mapping) else value
+
+
+def _plain_model(value: BaseModel) -> Any:
+    kind = _model_of_boyd(type(value))
+    if kind is None:
+        return _plain(value.model_dump(mode="json"))
+    copied = kind.__new__(kind)
+    held, names = object.__getattribute__(value, "__dict__"), kind.model_fields
+    fields = {name: _plain(item) for name, item in held.items() if name in names}
+    object.__setattr__(copied, "__dict__", fields)
+    object.__setattr__(copied, "__pydantic_fields_set__", value.model_fields_set & names.keys())
+    object.__setattr__(copied, "__pydantic_extra__", None)
+    object.__setattr__(copied, "__pydantic_private__", None)
+    return copied
+
+
+@lru_cache(1024)
+def _model_of_boyd(kind: type[BaseModel]) -> type[BaseModel] | None:
+    """The class of Boyd that a class of models is or derives from, if that has fields."""
+    own = next((each for each in kind.__mro__ if each.__module__.startswith("boyd.")), BaseModel)
+    return own if issubclass(own, BaseModel) and own.model_fields else None
+
+
 def unchecked(value: Any) -> Any:
     """The fields of the models in *value*, to be validated again.
 
@@ -198,10 +265,7 @@ def unchecked(value: Any) -> Any:
 
 
 def _fields(value: Any) -> Any:
-    if isinstance(value, BaseModel):
-        return {name: _fields(item) for name, item in value.__dict__.items()}
-    if isinstance(value, dict):
-        return {name: _fields(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_fields(item) for item in value]
-    return value
+    held = value.__dict__ if isinstance(value, BaseModel) else value
+    if isinstance(held, dict):
+        return {name: _fields(item) for name, item in held.items()}
+    return [_fields(item) for item in held] if isinstance(held, list) else held

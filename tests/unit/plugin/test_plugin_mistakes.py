@@ -30,6 +30,7 @@ from boyd.testing.model_server import call as tool_call
 from boyd.testing.model_server import say
 from kit import agent, assessed, choice, plugin, reads, seen, sees
 from model_kit import scene
+from odd_values import Elusive, disguise
 
 PAGE = Path(__file__).parents[3] / "docs" / "plugins.md"
 SECTION = PAGE.read_text("utf-8").split("\n## What becomes of mistakes\n")[1].split("\n## ")[0]
@@ -213,6 +214,11 @@ def bodies(name: str, scenery: Scenery) -> list[Body]:
         "leaves a process with its pipes": [leave],
         "closes its standard output": [close],
         "changes what it gets in place": [spoil_all],
+        "returns values whose methods raise or never end": [lambda arguments, good: disguise(good)],
+        "returns what raises when it is read": [
+            lambda arguments, good: Elusive(),
+            lambda arguments, good: [Elusive()],
+        ],
         "returns what is not JSON": list(map(returning, ({1, 2}, NO_JSON, HUGE, ENDLESS))),
         "returns a model that is invalid": [invalid, hollow],
     }

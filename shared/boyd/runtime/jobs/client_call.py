@@ -6,8 +6,6 @@ import logging
 from dataclasses import replace
 from typing import Any
 
-from pydantic import ValidationError
-
 from boyd import naming
 from boyd.errors import Overrun
 from boyd.models import (
@@ -18,13 +16,13 @@ from boyd.models import (
     Fence,
     JsonObject,
     default_rationale,
-    explain,
 )
 from boyd.phases import action_call, time_limit
 from boyd.phases.act_request import ActRequest, Ledger, ProposalTerms, Requester
+from boyd.phases.orient import reason_of
 from boyd.phases.phase_context import describe
 from boyd.plugin import Perform
-from boyd.plugin.plugin_boundary import unchecked
+from boyd.plugin.plugin_boundary import plain, unchecked
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.action_jobs import give_up_execution, in_turn, run_action
 from boyd.runtime.jobs.job_runner import Done, Fields, JobFailure, JobHandler, find_action
@@ -182,15 +180,11 @@ class ClientCallHandler(JobHandler):
         return _reply(answer, endpoint.id)
 
     def _perform(self, call: Call, request: Perform, fence: Fence, retry: bool) -> Done:
-        changes = {
-            "action": request.action,
-            "params": request.params,
-            "rationale": request.rationale,
-        }
         try:
-            job = call.patched(changes)
-        except ValidationError as error:
-            reason = f"endpoint {call.action} returned an invalid action: {explain(error)}"
+            # By its fields: a class derived from it may read them with code of its own.
+            job = call.patched(plain(vars(request)))
+        except ValueError as error:
+            reason = f"endpoint {call.action} returned an invalid action: {reason_of(error)}"
             return _error_reply(502, reason)
         result = self._act(job, fence, retry)
         body: JsonObject = {"success": result.success, "executionId": naming.call(call.id)}
