@@ -22,6 +22,7 @@ from boyd.llm.messages import (
 )
 from boyd.llm.model_errors import Fault
 from boyd.models.investigation import Finish, ToolCall, Usage
+from boyd.text.formatting import rejoin_surrogates, storable
 
 #: Characters per token, roughly, for servers that do not count them.
 _PER_TOKEN = 4
@@ -31,7 +32,6 @@ _OPEN = ("<think>", "<thinking>")
 _CLOSE = ("</think>", "</thinking>")
 _TAG = re.compile(r"(?<!`)</?think(?:ing)?>")
 _LONGEST_TAG = max(map(len, (*_OPEN, *_CLOSE)))
-_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class Watch(Protocol):
@@ -203,18 +203,6 @@ def _holdback(text: str) -> int:
     if partial and any(tag.startswith(partial) and tag != partial for tag in (*_OPEN, *_CLOSE)):
         return start
     return len(text) - 1 if "\ud800" <= text[-1:] <= "\udbff" else len(text)
-
-
-def rejoin_surrogates(text: str) -> str:
-    """*text* with matching surrogate halves joined; a lone half stays."""
-    if not _SURROGATES.search(text):
-        return text
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
-
-
-def storable(text: str) -> str:
-    """*text* with surrogate halves joined and lone ones replaced, as nothing could store them."""
-    return _SURROGATES.sub("\ufffd", rejoin_surrogates(text))
 
 
 @dataclass

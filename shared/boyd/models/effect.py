@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from datetime import datetime
 from math import floor
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from boyd import naming
 from boyd.models.base import Confidence, Duration, JsonObject, Model, Timestamp, Whole
 from boyd.models.coverage import Coverage
 from boyd.models.situation import CallScope
-from boyd.text.formatting import call_text, counted, seconds
+from boyd.text.formatting import call_text, counted, message_of, seconds, storable
 from boyd.text.sequential_bounds import DropTest, lower_bound, stake, uplift_bound
 
 #: What an action has achieved. "ok" alone means only that its call returned.
@@ -119,14 +119,20 @@ class VerificationPlan(Model):
     roll_back: bool
 
 
+def _evidence_text(value: object) -> str:
+    """Evidence as a text that can be stored: no text may cost the verdict."""
+    return "" if value is None else storable(message_of(value))
+
+
 class EffectVerdict(Model):
     """A result of `verify`: a verdict, and the evidence for it in one line.
 
     A `final` one ends the verification at once; another one counts if no check gives a final one.
+    Evidence that is no text is written as one; half of a surrogate pair becomes `\ufffd`.
     """
 
     verdict: EffectName
-    evidence: str = ""
+    evidence: Annotated[str, BeforeValidator(_evidence_text)] = ""
     final: bool = True
 
 

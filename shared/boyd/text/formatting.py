@@ -7,6 +7,8 @@ import re
 from datetime import datetime, timedelta, tzinfo
 from math import floor, log10
 
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
     """A number with its noun, as in `1 run` and `2 runs`.
@@ -62,6 +64,18 @@ def one_line(text: str) -> str:
 def printable(text: str) -> str:
     """The text with a blank for each character that is not printable."""
     return "".join(c if c.isprintable() else " " for c in text)
+
+
+def rejoin_surrogates(text: str) -> str:
+    """*text* with matching surrogate halves joined; a lone half stays."""
+    if not _SURROGATES.search(text):
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+
+
+def storable(text: str) -> str:
+    """*text* with surrogate halves joined and lone ones replaced, as nothing could store them."""
+    return _SURROGATES.sub("\ufffd", rejoin_surrogates(text))
 
 
 def message_of(error: object) -> str:

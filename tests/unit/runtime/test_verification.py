@@ -975,6 +975,20 @@ def test_a_check_that_answered_once_cannot_tell_after_later_ones_raised() -> Non
 
 
 @pytest.mark.parametrize(
+    ("evidence", "words"),
+    [("5 of \udcff", "5 of \ufffd"), (b"5 of 9", "b'5 of 9'"), (None, ""), (OSError("5"), "5")],
+)
+def test_harm_counts_whatever_its_evidence_is(evidence: Any, words: str) -> None:
+    lab = Patient(EffectVerdict(verdict="worse", evidence=evidence)).lab()
+    result = lab.run()
+    check(lab)
+
+    verification = execution_of(lab, result).verification
+    assert verification is not None
+    assert (verification.verdict, verification.evidence or "") == ("worse", words)
+
+
+@pytest.mark.parametrize(
     ("later", "verdict"),
     [((OSError("no route"), None), "worse"), ((False, OSError("no route")), "cannot tell")],
 )

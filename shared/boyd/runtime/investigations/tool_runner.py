@@ -11,7 +11,6 @@ from boyd import naming
 from boyd.errors import Overrun
 from boyd.llm.conversation import Conversation, ToolCallRecord
 from boyd.llm.messages import capture, shorten
-from boyd.llm.turn_accumulator import storable
 from boyd.models import ActionResult, Actor, ApprovalItem, Decision, Fence
 from boyd.models.investigation import ToolObservation, ToolStatus
 from boyd.phases import time_limit
@@ -23,7 +22,7 @@ from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.action_jobs import run_action
 from boyd.store import ItemAnswer
 from boyd.text import queues
-from boyd.text.formatting import message_of
+from boyd.text.formatting import message_of, storable
 from boyd.text.redaction import redactor
 
 #: Characters of the model's text that the approval's rationale quotes.
