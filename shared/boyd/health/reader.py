@@ -155,7 +155,7 @@ def brokers_of(settings: Settings, timeout: float) -> list[Client]:
     urls = settings.broker_urls
     if urls == [settings.redis_url]:
         return []
-    return [connect(url, timeout=timeout) for url in urls]
+    return [connect(url, timeout=timeout, setting="broker_url") for url in urls]
 
 
 # Questions

@@ -25,7 +25,7 @@ from kombu.exceptions import OperationalError
 from boyd.errors import ConfigError
 from boyd.messaging.dispatcher import FOLLOWS, BatchHint
 from boyd.models import Phase
-from boyd.store.server.connection import Address, mask_url, sentinel_options
+from boyd.store.server.connection import Address, connect, mask_url, sentinel_options
 from boyd.text import queues
 
 connection_log = logging.getLogger("boyd.messaging.celery_app")
@@ -176,7 +176,7 @@ def make_app(broker_url: str, events: bool = False) -> Celery:
     With *events* it publishes what happens to tasks and workers, and takes part in remote control.
 
     Raises:
-        ConfigError: *broker_url* is not a Redis URL.
+        ConfigError: *broker_url* is not a Redis URL, or has an option that does not exist.
     """
     try:
         address = Address.of(broker_url)
@@ -187,6 +187,7 @@ def make_app(broker_url: str, events: bool = False) -> Celery:
             "a Redis Cluster keeps state and cannot carry messages: "
             "set BOYD_BROKER_URL to another Redis"
         )
+    connect(broker_url, setting="broker_url").close()  # refuses what only a connection would
     app = Celery("boyd", broker=_kombu_url(address), events=_Events, set_as_current=False)
     app.amqp.Connection = BrokerConnection
     app.conf.update(

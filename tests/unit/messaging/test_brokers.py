@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from boyd.errors import ConfigError
+from boyd.messaging.celery_app import make_app
 from boyd.messaging.dispatcher import BatchHint, SpreadDispatcher
 from boyd.models import Phase
 from boyd.settings.process_settings import Settings
@@ -101,3 +103,8 @@ def test_a_broker_that_is_not_among_them_is_refused(monkeypatch: pytest.MonkeyPa
 
     assert result.exit_code != 0
     assert "--broker 3: broker_url names only 2" in str(result.exception or result.output)
+
+
+def test_an_option_of_a_broker_that_does_not_exist_is_refused_before_it_is_reached() -> None:
+    with pytest.raises(ConfigError, match=r"^broker_url .* cannot be used: no option 'colour'$"):
+        make_app("redis://127.0.0.1:1/0?colour=red")

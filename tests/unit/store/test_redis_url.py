@@ -7,6 +7,7 @@ import ssl
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -147,10 +148,11 @@ def test_messages_go_through_a_socket_too() -> None:
     assert parameters == ("redis", "socket://me:s%40y@/run/redis.sock?virtual_host=2")
 
 
-def test_tls_brokers_check_certificates_by_default() -> None:
+def test_tls_brokers_check_certificates_by_default(tmp_path: Path) -> None:
     alike = {"ssl_exclude_verify_flags": [ssl.VerifyFlags.VERIFY_X509_STRICT]}
-    with make_app("rediss://redis?ssl_ca_certs=/ca").connection_for_write() as broker:
-        assert broker.ssl == {"ssl_cert_reqs": "required", "ssl_ca_certs": "/ca", **alike}
+    (ca := tmp_path / "ca").touch()
+    with make_app(f"rediss://redis?ssl_ca_certs={ca}").connection_for_write() as broker:
+        assert broker.ssl == {"ssl_cert_reqs": "required", "ssl_ca_certs": str(ca), **alike}
     with make_app("rediss://redis?ssl_cert_reqs=none").connection_for_write() as broker:
         assert broker.ssl == {"ssl_cert_reqs": "none", **alike}
 

@@ -242,8 +242,8 @@ _CLUSTER_TIMEOUT = 2.5
 _QUICK = 1.0
 
 
-def connect(url: str, *, timeout: float = TIMEOUT) -> Client:
-    """Return a client for *url*, which connects when first used.
+def connect(url: str, *, timeout: float = TIMEOUT, setting: str = "redis_url") -> Client:
+    """Return a client for *url* of *setting*, which connects when first used.
 
     Retries are off: by default redis-py repeats a command after a timeout, which could run a script
     twice. Only callers know whether a command may be repeated.
@@ -273,7 +273,7 @@ def connect(url: str, *, timeout: float = TIMEOUT) -> Client:
     except (ValueError, TypeError, OSError, redis.RedisError) as error:
         *_, complaint, rest = str(error).rpartition("unexpected keyword argument")
         reason = f"no option{rest}" if complaint else rest
-        raise ConfigError(f"redis_url {mask_url(url)!r} cannot be used: {reason}") from None
+        raise ConfigError(f"{setting} {mask_url(url)!r} cannot be used: {reason}") from None
 
 
 def _check_options(client: Client) -> Client:
