@@ -340,6 +340,19 @@ def test_a_paused_agent_ignores_ticks_and_refuses_triggers() -> None:
         lab.launcher.trigger("test")
 
 
+def test_a_second_pause_replaces_the_reason_and_the_audit_has_both() -> None:
+    lab = Lab(agent())
+    for reason in ("maintenance (by ann)", "migration (by bob)"):
+        lab.store.loop_control.pause(reason)
+
+    assert lab.store.loop_control.status().paused == "migration (by bob)"
+    changes = [fields for _, fields in lab.client.xrange("boyd:{test}:audit:open")]
+    assert [change.get("note") for change in changes] == [
+        "maintenance (by ann)",
+        "migration (by bob)",
+    ]
+
+
 def test_work_that_came_during_a_pause_starts_an_iteration_at_resume() -> None:
     lab = Lab(agent())
     lab.store.loop_control.pause("maintenance")
