@@ -19,6 +19,7 @@ from boyd.models import (
     Level,
     LoopResult,
     Observation,
+    Severity,
     Situation,
     SituationAssessment,
 )
@@ -46,12 +47,17 @@ def problem(
     )
 
 
-def alert(name: str = "ProbeFailed", status: str = "firing", **data: Any) -> Observation:
-    """An alert of Alertmanager about web-3."""
+def alert(
+    name: str = "ProbeFailed",
+    status: str = "firing",
+    severity: Severity = "critical",
+    **data: Any,
+) -> Observation:
+    """An alert of Alertmanager about web-3; one that is resolved is of severity info."""
     return Observation(
         source=f"alertmanager/{name}",
         type="alert",
-        severity="critical" if status == "firing" else "info",
+        severity=severity if status == "firing" else "info",
         data={"status": status, "labels": {"alertname": name, "instance": "web-3:9115"}, **data},
         metadata={"intake": "alertmanager", "fingerprint": name},
     )

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from boyd.export.archive.alert_events import is_link, links_in
+from boyd.export.archive.alert_events import alert_events, is_link, links_in
 from boyd.export.archive.incident_grouping import AnomalySighting, Look, anomaly_events, group
 from boyd.export.archive.incident_report import report
-from boyd.export.archive.period_iterations import choose
-from boyd.models import Anomaly
+from boyd.export.archive.period_iterations import PastIteration, choose
+from boyd.models import Anomaly, Level, Observation
 from boyd.models.incident import EventKind, TargetEvent
-from past_kit import at, iteration, problem
+from past_kit import alert, at, iteration, problem
 
 HOSTILE = "<script>alert(1)</script> | `x` [a](javascript:b)\n# h"
 
@@ -96,6 +96,13 @@ def test_an_anomaly_that_its_plugin_could_not_see_for_a_while_did_not_come_back(
     assert details == [("endpoint on web-3", "open")]
 
 
+def test_an_anomaly_that_was_over_before_numbers_began_again_is_another_one() -> None:
+    well = Look(ended=at(10), assessed=True, blind=frozenset())
+    events = anomaly_events([sighting(500, 0, run=500), sighting(3, 30, run=2)], [well])
+
+    assert [it.at for it in events] == [at(0), at(30)]
+
+
 def test_an_anomaly_has_its_worst_severity_and_the_description_of_that_time() -> None:
     mild = problem(type="endpoint-slow", severity="low", description="slow")
     grave = problem(severity="critical", description="down")
@@ -148,12 +155,37 @@ def test_an_action_without_any_anomaly_is_no_incident() -> None:
     assert others == [deploy]
 
 
+def test_an_incident_goes_on_while_an_anomaly_is_open_whatever_ran_meanwhile() -> None:
+    events = [event("anomaly", 0, 5, "open"), event("action", 4, 5), event("anomaly", 30, 31)]
+
+    assert periods(*events) == [(0, 31)]
+
+
 def test_an_incident_goes_on_while_an_approval_waits() -> None:
     events = [event("anomaly", 0, 1), event("approval", 1, 50, "pending"), event("anomaly", 50, 51)]
     (incident,), _ = group("web-3", events)
 
     assert incident.open
     assert incident.outcome == "waits for approval: approval"
+
+
+@pytest.mark.parametrize(
+    ("sent", "severity"),
+    [
+        ([alert(severity="warning"), alert()], "critical"),
+        ([alert(status="resolved"), alert()], "critical"),
+        ([alert(), alert(severity="warning"), alert(status="resolved")], "critical"),
+        ([alert(status="resolved")], None),
+    ],
+)
+def test_an_alert_that_is_sent_again_has_its_worst_severity(
+    sent: list[Observation], severity: Level | None
+) -> None:
+    sightings = [sighting(number, number) for number in range(len(sent))]
+    iterations = [PastIteration([item], None, at(0), at(0)) for item in sent]
+    (only,) = alert_events("web-3", sightings, iterations)
+
+    assert only.severity == severity
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from boyd.export.archive.entries import alert_targets
 from boyd.export.archive.incident_grouping import QUIET, AnomalySighting
 from boyd.export.archive.period_iterations import PastIteration
 from boyd.models import Level, Observation, Severity
-from boyd.models.incident import EventLink, TargetEvent
+from boyd.models.incident import EventLink, TargetEvent, worst
 
 #: The most links of an alert, values that are searched for them, and characters of one.
 _LINKS, _SEARCHED, _LONGEST = 8, 500, 2000
@@ -35,12 +35,22 @@ def alert_events(
             earlier = events.setdefault(_identity(alert), [])
             event = _event(alert, sighting)
             if earlier and event.at - earlier[-1].until < QUIET:
-                links = earlier[-1].links or event.links
-                changes = {"until": event.until, "state": event.state, "links": links}
-                earlier[-1] = earlier[-1].model_copy(update=changes)
+                earlier[-1] = _merged(earlier[-1], event)
             else:
                 earlier.append(event)
     return [event for row in events.values() for event in row]
+
+
+def _merged(earlier: TargetEvent, later: TargetEvent) -> TargetEvent:
+    """An alert that was sent again: its latest state, with its worst severity."""
+    gravest = worst([earlier, later])
+    changes = {
+        "until": later.until,
+        "state": later.state,
+        "severity": gravest.severity if gravest else None,
+        "links": earlier.links or later.links,
+    }
+    return earlier.model_copy(update=changes)
 
 
 def _alerts_on(target: str, iteration: PastIteration) -> list[Observation]:

@@ -116,9 +116,10 @@ class _Symptom:
     def _is_unbroken(self, earlier: _Seen, later: _Seen) -> bool:
         """Report whether no look between the two showed that it was over, as far as is known."""
         begin, end = earlier[1].ended, later[1].began
-        between = self.sightings[earlier[0] + 1 : later[0]]
-        blind = [it for it in self.others if begin <= it.ended <= end and not self._covers(it)]
-        return not any(map(self._covers, between)) and later[1].run - earlier[1].run <= len(blind)
+        others = [it for it in self.others if begin <= it.ended <= end]
+        between = (*self.sightings[earlier[0] + 1 : later[0]], *others)
+        # Of long times not all others were read; numbers tell of them, unless they begin again.
+        return not any(map(self._covers, between)) and later[1].run - earlier[1].run <= len(others)
 
     def _covers(self, look: Look) -> bool:
         return look.covers(self.plugin_id)
@@ -149,14 +150,14 @@ def group(target: str, events: Iterable[TargetEvent]) -> tuple[list[Incident], l
     """Group *events* on a target into incidents; return them and the rest, both newest first."""
     groups: list[list[TargetEvent]] = []
     others: list[TargetEvent] = []
-    end = datetime.min.replace(tzinfo=UTC)
+    end, goes_on = datetime.min.replace(tzinfo=UTC), False
     for event in sorted(events, key=lambda event: (event.at, event.kind not in _BEGINNINGS)):
-        if groups and (event.at - end < QUIET or groups[-1][-1].is_open):
+        if goes_on or (groups and event.at - end < QUIET):
             groups[-1].append(event)
-            end = max(end, event.until)
+            end, goes_on = max(end, event.until), goes_on or event.is_open
         elif event.kind in _BEGINNINGS:
             groups.append([event])
-            end = event.until
+            end, goes_on = event.until, event.is_open
         else:
             others.append(event)
     return [_incident(target, group) for group in reversed(groups)], others[::-1]
