@@ -786,10 +786,14 @@ def test_without_an_archive_the_doctor_says_so() -> None:
     assert (finding.level, "none runs" in finding.what) == ("ok", True)
 
 
-def test_the_file_of_a_new_archive_is_for_its_owner_only(tmp_path: Path) -> None:
+@pytest.mark.parametrize("first", ["writer", "reader"])
+def test_the_file_of_a_new_archive_is_for_its_owner_only(tmp_path: Path, first: str) -> None:
     path, before = tmp_path / "archive.db", os.umask(0o022)
     try:
         database = Database(f"sqlite:///{path}", writes=True)
+        if first == "reader":
+            with pytest.raises(ArchiveUnavailable):
+                ArchiveReader(Database(f"sqlite:///{path}")).newest("test", "iteration")
         database.upgrade()
         with database.begin():
             modes = {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}

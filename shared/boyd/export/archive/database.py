@@ -181,6 +181,7 @@ class Database:
                 f"archive_url: {error.name} is not installed: pip install 'boyd[postgresql]'"
             ) from None
         if self.is_sqlite:
+            event.listen(self._engine, "do_connect", self._make_private)
             event.listen(self._engine, "connect", _prepare_sqlite)
             event.listen(self._engine, "begin", _begin_immediate if writes else _begin)
 
@@ -210,7 +211,6 @@ class Database:
                 by a newer release.
         """
         self._check_encoding()
-        self._make_private()
         if self.version() == NEWEST:
             return
         # Only now: it takes as much memory as all else that an archive loads.
@@ -241,8 +241,11 @@ class Database:
             row = connection.execute(text("SELECT version_num FROM alembic_version")).first()
         return str(row[0]) if row else None
 
-    def _make_private(self) -> None:
-        """Create the file of an SQLite database for its owner only; its other files follow it."""
+    def _make_private(self, *_: object) -> None:
+        """Create the file of an SQLite database for its owner only; its other files follow it.
+
+        Readers do so as well: whoever comes first has SQLite create it, for everybody to read.
+        """
         if self._path is not None:
             with suppress(OSError):  # the first connection tells what is wrong
                 self._path.touch(mode=0o600)
