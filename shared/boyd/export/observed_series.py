@@ -12,6 +12,8 @@ from boyd.models.situation import NumberSeries, SeriesPoint
 
 #: The most series that are followed, the most that are shown, and the most spans of each.
 FOLLOWED, SHOWN, SPANS = 64, 6, 400
+#: Larger numbers are no measurements, and their squares might overflow.
+LARGEST = 1e100
 
 
 class _Span:
@@ -88,7 +90,7 @@ class ObservedSeries:
 def _numbers(data: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, float]]:
     """The numbers of an observation with their paths, to the second level."""
     for name, value in data.items():
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST:
             yield f"{above}{name}", float(value)
         elif isinstance(value, Mapping) and not above:
             yield from _numbers(value, f"{name}.")

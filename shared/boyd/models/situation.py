@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -298,9 +298,13 @@ class CallScope:
         }
 
 
+#: Whole numbers in JSON may be larger than any float.
+_LARGEST = sys.float_info.max
+
+
 def _flat(value: Any) -> float | str:
     """A number, or else the value as JSON text."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST:
         return value
     text = json.dumps(value, sort_keys=True, default=str)
     return text if len(text) <= _MAX_VALUE else _digest(text, 16)

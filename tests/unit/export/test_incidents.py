@@ -11,6 +11,7 @@ from boyd.export.archive.alert_events import alert_events, is_link, links_in
 from boyd.export.archive.incident_grouping import AnomalySighting, Look, anomaly_events, group
 from boyd.export.archive.incident_report import report
 from boyd.export.archive.period_iterations import PastIteration, choose
+from boyd.export.observed_series import ObservedSeries
 from boyd.models import Anomaly, Level, Observation
 from boyd.models.incident import EventKind, TargetEvent
 from past_kit import alert, at, iteration, problem
@@ -235,6 +236,16 @@ def test_the_outcome_without_a_verdict_claims_no_effect() -> None:
 
     assert with_action.outcome == "effect not checked: action"
     assert without.outcome == "no action ran"
+
+
+def test_a_number_too_large_for_a_float_is_in_no_plot() -> None:
+    series = ObservedSeries()
+    for second, value in enumerate((1, 2, 10**400)):
+        data = {"load": second, "count": value}
+        series.add(second, [Observation(source="x", type="metric", data=data)])
+
+    points = {row.name: len(row.points) for row in series.most_telling([])}
+    assert points == {"x load": 3, "x count": 2}
 
 
 def test_a_choice_is_even_and_keeps_both_ends() -> None:

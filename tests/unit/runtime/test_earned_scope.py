@@ -279,6 +279,13 @@ def test_a_record_covers_what_was_effective_and_no_number_beyond(
     assert (covers.outside(CallScope.of(None, {"by": other}, [])) == []) == is_between
 
 
+def test_a_number_too_large_for_a_float_is_a_value_like_a_text() -> None:
+    scope = CallScope.of(None, {"by": 10**400}, [])
+
+    assert Coverage().outside(scope) != []
+    assert Coverage(values={"by": [str(scope.params["by"])]}).outside(scope) == []
+
+
 def test_a_withdrawal_halves_the_error() -> None:
     record = TrackRecord(action=ACTION, situation="s", label="", withdrawn=2)
 
