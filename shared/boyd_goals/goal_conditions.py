@@ -133,5 +133,5 @@ def _parse(output: str) -> Any:
         return output
     try:
         return json.loads(output)
-    except ValueError:
+    except (ValueError, RecursionError):  # also what is nested too deep
         return output

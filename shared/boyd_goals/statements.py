@@ -535,15 +535,15 @@ _GOOD_IF_NOT = frozenset([*words_of.BAD, "dry", "warning", "timeout", "truncated
 
 
 def lines_of(output: str) -> list[list[str]]:
-    """The lines of each object in a JSON document; none for any other text."""
+    """The lines of each object in a JSON document; none for any other text, or one too deep."""
     if not output.lstrip().startswith(("{", "[")):
         return []
     try:
         document = json.loads(output)
-    except ValueError:
+        parts = document if isinstance(document, list) else [document]
+        return [lines for part in parts if (lines := [*_lines(part, [])][:_MAX_LINES])]
+    except (ValueError, RecursionError):
         return []
-    parts = document if isinstance(document, list) else [document]
-    return [lines for part in parts if (lines := [*_lines(part, [])][:_MAX_LINES])]
 
 
 def _lines(value: Any, names: Sequence[str]) -> Iterator[str]:

@@ -110,6 +110,18 @@ def test_a_condition_over_the_output_completes_a_goal(
     assert (mind.session.goals[id].status == "Completed") is is_completed
 
 
+@pytest.mark.parametrize(("depth", "opening", "closing"), [(850, '{"a":', "}"), (50_000, "[", "]")])
+@pytest.mark.parametrize("criteria", ["output.replicas >= 3", "three replicas"])
+def test_an_output_that_nests_too_deep_is_a_text(
+    criteria: str, depth: int, opening: str, closing: str
+) -> None:
+    mind = showing(opening * depth + "1" + closing * depth)
+    mind.goal("Show the deployment", criteria=criteria)
+    mind.cycle()
+
+    assert [step.progress for step in mind.session.decisions] == ["NoChange"]
+
+
 def test_the_evidence_is_what_the_condition_has_read() -> None:
     mind = showing({"replicas": 3})
     mind.know("web runs-on rack-7")
