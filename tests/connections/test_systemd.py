@@ -110,6 +110,17 @@ def test_messages_at_a_rate_are_seen_in_the_journal(systemd: UserSystemd, rig: R
     assert (alarm["unit"], alarm["pattern"]) == ("boyd-db.service", "refused")
 
 
+def test_long_messages_are_seen_in_the_journal(systemd: UserSystemd, rig: Rig) -> None:
+    trace = "x" * 6000
+    systemd.unit(
+        "boyd-long.service", f"for n in 1 2 3; do echo ERROR: refused {trace}; done; sleep 1000"
+    )
+    rig.observe()
+    systemd.control("start", "boyd-long.service")
+    alarms = wait_until(lambda: data_of(rig.observe(), "pattern"))
+    assert "boyd-long.service" in [alarm["unit"] for alarm in alarms]
+
+
 def test_a_systemd_that_is_killed_leaves_a_true_record(systemd: UserSystemd, rig: Rig) -> None:
     systemd.unit("boyd-slow.service", "exec sleep 1000", "ExecStartPre=/bin/sleep 30")
     params = {"unit": "boyd-slow.service"}

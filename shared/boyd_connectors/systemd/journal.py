@@ -21,6 +21,8 @@ from boyd.plugins.command import CommandFailed, kill_group, run, start
 MAX_ENTRIES = 20_000
 #: Characters of a message that are looked at, and that are shown.
 MESSAGE, SHOWN = 4096, 200
+#: The most bytes of an entry as JSON; of a longer one nothing is looked at.
+MAX_LINE = 1_048_576
 #: Seconds that one look may take.
 READING = 20.0
 #: The most units of which matches are counted.
@@ -118,7 +120,8 @@ class Journal:
         return finished.output
 
     def _read(self, which: Sequence[str], most: int) -> JournalReading:
-        argv = [*self._argv, "--output=json", f"--output-fields={_FIELDS}", *which]
+        # Without --all, a message beyond 4096 bytes would be left out as a whole.
+        argv = [*self._argv, "--all", "--output=json", f"--output-fields={_FIELDS}", *which]
         result, notes = JournalReading(), list[str]()
         reading, writing = os.pipe()
         with os.fdopen(reading, "rb") as lines:
@@ -150,27 +153,35 @@ class Journal:
     def _collect(
         self, lines: IO[bytes], result: JournalReading, notes: list[str], most: int
     ) -> None:
-        for line in lines:
+        while line := lines.readline(MAX_LINE):
             if len(result.entries) >= most:
                 result.behind = True
                 return
-            if line.startswith(b"{"):
+            if line.startswith(b"{") and not line.endswith(b"\n"):  # too long, or cut off
+                while (rest := lines.readline(MAX_LINE)) and not rest.endswith(b"\n"):
+                    pass
+            elif line.startswith(b"{"):
                 result.entries.append(_entry(json.loads(line), user=self._user))
             elif not line.startswith(b"--"):
                 notes.append(line[:SHOWN].decode("utf-8", "replace").strip())
 
 
 def _entry(raw: Mapping[str, Any], *, user: bool) -> JournalEntry:
-    message = raw.get("MESSAGE") or ""
-    if isinstance(message, list):  # not UTF-8, or several of them
-        is_bytes = all(isinstance(part, int) for part in message)
-        message = bytes(message).decode("utf-8", "replace") if is_bytes else " ".join(message)
     return JournalEntry(
         cursor=str(raw["__CURSOR"]),
         at=int(raw["__REALTIME_TIMESTAMP"]) / 1e6,
         unit=_unit_of(raw, user=user),
-        message=str(message)[:MESSAGE],
+        message=_text_of(raw.get("MESSAGE"))[:MESSAGE],
     )
+
+
+def _text_of(field: Any) -> str:
+    """A field as text: it may be bytes, as it is not UTF-8, or there are several of its name."""
+    if not isinstance(field, list):
+        return str(field or "")
+    if all(isinstance(part, int) for part in field):
+        return bytes(field).decode("utf-8", "replace")
+    return " ".join(map(_text_of, field))
 
 
 def _unit_of(raw: Mapping[str, Any], *, user: bool) -> str:

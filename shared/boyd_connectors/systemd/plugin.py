@@ -242,14 +242,15 @@ class Systemd(Connector):
         counters = {unit["Id"]: int(unit.get("NRestarts") or 0) for unit in units}
 
         def change(stored: Any) -> dict[str, list[list[float]]]:
-            stored = stored or {}
             samples = {}
             for unit, count in counters.items():
-                past = list(stored.get(unit, ()))
+                # Counters begin at 0, which is not kept; those of the first look are older.
+                past = list((stored or {}).get(unit, ()))
                 while len(past) > 1 and now - past[1][0] >= window:
                     past.pop(0)
-                if past and past[-1][1] > count:  # it was reset
-                    past = []
+                is_new = stored is not None and not past
+                if is_new or (past and past[-1][1] > count):  # or it was reset
+                    past = [[now, 0]] if count else []
                 if count or past:
                     grown = not past or past[-1][1] < count
                     samples[unit] = [*past, *([[now, count]] if grown else [])][-limit - 1 :]

@@ -123,6 +123,18 @@ def test_a_restart_loop_is_reported_until_half_as_many_restarts_are_left(host: H
     assert reports == [False, False, True, True, False, False]
 
 
+@pytest.mark.parametrize("counts", [(0, 4), (9, 4)], ids=["first restarts", "after a reset"])
+def test_restarts_between_two_looks_are_a_loop(host: Host, counts: tuple[int, int]) -> None:
+    watching = rig(restarts=4, restart_window=100)
+    reports = []
+    for count in counts:
+        host.units({"Id": "a.service", "NRestarts": str(count)})
+        reports.append(bool(data_of(watching.observe(), "unit")))
+        watching.clock.forward(40)
+
+    assert reports == [False, True]
+
+
 def test_a_systemd_that_cannot_be_asked_is_an_error(host: Host) -> None:
     host.says("systemctl", "System has not been booted with systemd\n", 1)
     with pytest.raises(CommandFailed, match="not been booted"):
@@ -356,11 +368,30 @@ def test_a_journalctl_that_hangs_is_killed(
         Journal(user=False, folder=None).after("c")
 
 
+def test_an_entry_that_is_cut_off_is_left_for_the_next_read(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "READING", 0.5)
+    host.says("journalctl", line("c1", 1, "x") + line("c2", 2, "x")[:-9])
+    (tmp_path / "journalctl").write_text(f"#!/bin/sh\ncat {tmp_path}/journalctl.out\nsleep 100\n")
+    reading = Journal(user=False, folder=None).after("c")
+
+    assert (reading.behind, [entry.cursor for entry in reading.entries]) == (True, ["c1"])
+
+
+def test_an_entry_of_any_size_hides_no_other(host: Host) -> None:
+    lines = [line("c1", 1, "x" * (3 * journal.MAX_LINE)), line("c2", 2, "refused")]
+    host.says("journalctl", "".join(lines))
+    entries = Journal(user=False, folder=None).after("c").entries
+
+    assert [entry.cursor for entry in entries] == ["c2"]
+
+
 def test_messages_of_any_kind_are_read(host: Host) -> None:
-    texts = [[72, 105, 255], ["two", "fields"], None, "x" * 9000]
+    texts = [[72, 105, 255], ["two", [102, 255], None, "fields"], None, "x" * 9000]
     host.says("journalctl", "".join(line("c", 1, text) for text in texts))
     messages = [entry.message for entry in Journal(user=False, folder=None).after("c").entries]
-    assert messages == ["Hi\ufffd", "two fields", "", "x" * journal.MESSAGE]
+    assert messages == ["Hi\ufffd", "two f\ufffd  fields", "", "x" * journal.MESSAGE]
 
 
 def test_the_counts_of_patterns_are_bounded() -> None:
