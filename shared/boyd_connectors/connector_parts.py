@@ -77,11 +77,17 @@ class Sample(NamedTuple):
     clear: float
 
 
-def names_in_alarm(ctx: Context, key: str, samples: Mapping[str, Sample], times: int) -> set[str]:
+def names_in_alarm(
+    ctx: Context,
+    key: str,
+    samples: Mapping[str, Sample],
+    times: int,
+    is_unseen: Callable[[str], bool] = lambda _: False,
+) -> set[str]:
     """The names of *samples* that are in alarm, after *times* bad samples in a row.
 
     The counts are kept in the plugin's state under *key*; each iteration counts once. Names that
-    are no longer among the samples are dropped.
+    are no longer among the samples are dropped, unless they could not be seen this time.
     """
 
     def change(stored: Any) -> dict[str, Any]:
@@ -89,7 +95,8 @@ def names_in_alarm(ctx: Context, key: str, samples: Mapping[str, Sample], times:
         if ctx.iteration is not None and stored.get("iteration") == ctx.iteration:
             return dict(stored)
         before: Mapping[str, int] = stored.get("counts", {})
-        counts = {
+        counts = {name: count for name, count in before.items() if is_unseen(name)}
+        counts |= {
             name: _count(before.get(name, 0), sample, times) for name, sample in samples.items()
         }
         return {"iteration": ctx.iteration, "counts": {k: n for k, n in counts.items() if n}}

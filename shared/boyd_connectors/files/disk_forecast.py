@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -98,14 +98,21 @@ def usages(
 
 
 def forecasts(
-    ctx: Context, by_mount: Mapping[str, Mapping[Resource, DiskUsage]], window: float
+    ctx: Context,
+    by_mount: Mapping[str, Mapping[Resource, DiskUsage]],
+    lost: Collection[str],
+    window: float,
 ) -> dict[tuple[str, Resource], tuple[DiskUsage, Forecast]]:
-    """The use and the forecast of each file system of this host; remembers *by_mount*."""
+    """The use and the forecast of each file system of this host; remembers *by_mount*.
+
+    What is known of those that are *lost* this time is kept.
+    """
     now = ctx.now().timestamp()
 
     def change(stored: Any) -> JsonObject:
         stored = stored or {}
-        return {
+        kept = {mount: memory for mount, memory in stored.items() if mount in lost}
+        return kept | {
             mount: remember(stored.get(mount), now, used, window)
             for mount, used in by_mount.items()
         }

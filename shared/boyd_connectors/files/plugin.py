@@ -163,11 +163,17 @@ class DiskFiles(Connector):
         by_mount, lost = usages(self.options.mounts, self._calls)
         for mount, error in lost.items():
             report.add("mount", "error", {"mount": mount, "error": error})
-        results = forecasts(ctx, by_mount, self.options.window)
+        results = forecasts(ctx, by_mount, lost, self.options.window)
         samples: dict[str, Sample] = {}
         for (mount, resource), (usage, ahead) in results.items():
             samples |= self._samples(f"{resource} {mount}", usage, ahead)
-        alarms = names_in_alarm(ctx, f"alarms/{ctx.host}", samples, self.options.samples)
+        alarms = names_in_alarm(
+            ctx,
+            f"alarms/{ctx.host}",
+            samples,
+            self.options.samples,
+            lambda name: name.split(" ", 3)[3] in lost,
+        )
         for (mount, resource), (usage, ahead) in results.items():
             data: JsonObject = {"mount": mount, "of": resource, "usedPercent": round(usage.percent)}
             for kind, more in (("full", {}), ("filling", _coarse(ahead))):
@@ -352,7 +358,7 @@ class DiskFiles(Connector):
         by_mount, lost = usages(self.options.mounts, self._calls)
         rows: JsonObject = dict(lost)
         for (mount, resource), (usage, ahead) in forecasts(
-            ctx, by_mount, self.options.window
+            ctx, by_mount, lost, self.options.window
         ).items():
             rows[f"{mount} {resource}"] = {
                 "usedPercent": round(usage.percent, 1),

@@ -144,7 +144,13 @@ class Kubernetes(Connector):
             for resource, thing in things
         }
         samples = {name: _readiness(*workload) for name, workload in workloads.items()}
-        bad = names_in_alarm(ctx, "workloads", samples, self.options.samples)
+        unread = {(trouble.data["namespace"], trouble.data["list"]) for trouble in lost}
+
+        def is_unseen(workload: str) -> bool:
+            namespace, kind, _ = workload.split("/")
+            return not unread.isdisjoint({(namespace, f"{kind}s"), ("*", f"{kind}s")})
+
+        bad = names_in_alarm(ctx, "workloads", samples, self.options.samples, is_unseen)
         troubles = [*lost, *(health.workload_trouble(*workloads[name]) for name in sorted(bad))]
         return self._report(ctx, troubles, "workloads", workloads=len(workloads), unready=len(bad))
 

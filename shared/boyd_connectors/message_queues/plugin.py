@@ -138,8 +138,15 @@ class Queues(Connector):
             return report.observations("summary", queues=0)
         ages, growth = self._compare([queue for queue in queues if not queue.down], ctx)
         by_name = {queue.name: queue for queue in queues}
+        down = {queue.name for queue in queues if queue.down}
         samples = self._samples(queues, ages, growth)
-        alarms = names_in_alarm(ctx, "alarms", samples, self.options.samples)
+        alarms = names_in_alarm(
+            ctx,
+            "alarms",
+            samples,
+            self.options.samples,
+            lambda alarm: alarm.partition(" ")[2] in down,
+        )
         for alarm in sorted(alarms):
             kind, _, name = alarm.partition(" ")
             data = by_name[name].data()
@@ -320,9 +327,11 @@ class Queues(Connector):
         options = self.options
         samples: dict[str, Sample] = {}
         for queue in queues:
+            samples[f"down {queue.name}"] = Sample(float(bool(queue.down)), 1, 1)
+            if queue.down:  # nobody knows its figures
+                continue
             idle = queue.consumers == 0 and queue.depth > 0
             samples[f"no-consumer {queue.name}"] = Sample(float(idle), 1, 1)
-            samples[f"down {queue.name}"] = Sample(float(bool(queue.down)), 1, 1)
             samples[f"depth {queue.name}"] = _sample(queue.depth, options.max_depth)
             samples[f"unacked {queue.name}"] = _sample(queue.unacked or 0, options.max_unacked)
             samples[f"age {queue.name}"] = _sample(ages.get(queue.name, 0), options.max_age)

@@ -143,6 +143,17 @@ def test_a_filling_disk_is_observed_until_it_is_emptied(disk: Disk) -> None:
     assert len(watching.state.get("usage/here")[MOUNT]["samples"]) <= disk_forecast.SAMPLES
 
 
+def test_a_disk_that_could_not_be_asked_once_stays_in_alarm(disk: Disk) -> None:
+    watching = Rig(DiskFiles(mounts=[MOUNT], interval=600))
+    filling = []
+    for number in range(12):
+        disk.used, disk.gone = disk.used + GIB, number == 10
+        filling.append([row["of"] for row in data_of(watching.observe(), "filling")])
+        watching.clock.forward(600)
+
+    assert filling[8:] == [["space"], ["space"], [], ["space"]]
+
+
 def test_an_unmounted_disk_is_trouble_and_not_a_full_one(disk: Disk) -> None:
     watching = Rig(DiskFiles(mounts=[MOUNT]))
     disk.gone = True

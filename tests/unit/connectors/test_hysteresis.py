@@ -29,3 +29,12 @@ def test_alarms_of_vanished_targets_are_forgotten() -> None:
     alarms(state, 1, a=10, b=10)
     assert alarms(state, 2, b=10) == {"b"}
     assert alarms(state, 3, a=10, b=10) == {"b"}
+
+
+def test_alarms_of_targets_that_cannot_be_seen_go_on_when_they_are_seen_again() -> None:
+    state = MemoryState()
+    alarms(state, 1, a=10)
+    alarms(state, 2, a=10)
+    unseen = names_in_alarm(context(state=state, iteration=3), "key", {}, 2, lambda name: True)
+
+    assert (unseen, alarms(state, 4, a=9)) == (set(), {"a"})

@@ -138,6 +138,27 @@ def test_a_list_that_cannot_be_read_hides_no_other(lost: str, lists: list[str]) 
     assert "kubernetes/pending-pod" in {observation.source for observation in observations}
 
 
+def test_an_unready_workload_is_one_when_its_list_can_be_read_again() -> None:
+    meta = {"name": "web", "namespace": "shop"}
+    workload = {"metadata": meta, "spec": {"replicas": 2}, "status": {"readyReplicas": 1}}
+    reports: list[bool] = []
+    with site() as server:
+
+        def hold() -> None:
+            is_read = "/deployments" in server.requests[-1][1]
+            server.status = 403 if is_read and len(reports) == 2 else 200
+            body = {"items": [workload] if is_read else [], "metadata": {}}
+            server.body = json.dumps(body).encode()
+
+        server.hold = hold
+        rig = Rig(Kubernetes(url=server.url, access={}, samples=2))
+        for _ in range(4):
+            sources = {observation.source for observation in rig.observe()}
+            reports.append("kubernetes/workload" in sources)
+
+    assert reports == [False, True, False, True]
+
+
 def pod() -> dict[str, Any]:
     meta = {"name": "a", "namespace": "shop", "creationTimestamp": "2026-01-05T11:00:00Z"}
     return {"metadata": meta, "spec": {}, "status": {"phase": "Pending"}}

@@ -43,7 +43,7 @@ class Server:
 
 
 def rig(server: Server, monkeypatch: pytest.MonkeyPatch, **more: Any) -> Rig:
-    plugin = Queues(redis={"lists": ["a"]}, actions={"purge": {}}, samples=1, **more)
+    plugin = Queues(redis={"lists": ["a"]}, actions={"purge": {}}, **{"samples": 1, **more})
     monkeypatch.setattr(plugin, "_server", lambda action=None: server)
     return Rig(plugin)
 
@@ -71,6 +71,18 @@ def test_a_queue_that_is_down_does_not_look_empty(monkeypatch: pytest.MonkeyPatc
         server.body = json.dumps({"items": [], "page_count": 21}).encode()
         watching = Rig(Queues(rabbitmq={"url": server.url}))
         assert "more than 10000 queues" in str(watching.observe()[0].data["error"])
+
+
+def test_an_alarm_goes_on_when_a_queue_is_no_longer_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server()
+    watching = rig(server, monkeypatch, samples=2, max_depth=10)
+    reports = []
+    for queue in (10, 10, "down", 9):
+        depth, state = (queue, "") if isinstance(queue, int) else (0, queue)
+        server.found = [MessageQueue("a", depth, down=state)]
+        reports.append(alarms(watching))
+
+    assert reports == [set(), {"queues/depth:a"}, set(), {"queues/depth:a"}]
 
 
 def test_messages_are_as_old_as_the_clock_of_redis_says() -> None:
