@@ -20,7 +20,7 @@ from boyd.plugins.command import CommandFailed, CompletedCommand, run
 from boyd.text.redaction import clean
 from boyd_connectors.ansible.playbook_options import AnsibleAccess, AnsibleFailure
 
-#: The most bytes of events that are read, and the most changes and hosts that are reported.
+#: The most bytes of events that are read, changes that are reported, and hosts with their details.
 MAX_EVENTS, MAX_CHANGES, MAX_HOSTS = 8_000_000, 50, 200
 
 HostState = Literal["unchanged", "changed", "failed", "unreachable", "unfinished"]
@@ -85,19 +85,20 @@ class PlaybookReport:
         return sorted(name for name, host in self.hosts.items() if host.state in states)
 
     def output(self) -> JsonObject:
-        """The states of all hosts, with the details of those that have any.
+        """The states of all hosts, with the details of the first that have any.
 
         Hosts with the same details share an entry.
         """
         states: dict[str, list[str]] = defaultdict(list)
         alike: dict[str, list[str]] = defaultdict(list)
-        for name, host in sorted(self.hosts.items())[:MAX_HOSTS]:
+        for number, (name, host) in enumerate(sorted(self.hosts.items())):
+            # Of all, as a rollback runs on those that were changed.
             states[host.state].append(name)
-            if details := host.details():
+            if number < MAX_HOSTS and (details := host.details()):
                 alike[json.dumps(details, sort_keys=True)].append(name)
         result: dict[str, Any] = {"hosts": dict(states)}
         if len(self.hosts) > MAX_HOSTS:
-            result["moreHosts"] = len(self.hosts) - MAX_HOSTS
+            result["hostsWithoutDetails"] = len(self.hosts) - MAX_HOSTS
         result["details"] = [{"hosts": names, **json.loads(text)} for text, names in alike.items()]
         return result
 

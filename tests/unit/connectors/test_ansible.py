@@ -341,6 +341,18 @@ def test_a_rollback_runs_on_the_hosts_that_were_changed(project: Project) -> Non
     assert rig.verify("release", PARAMS, output).verdict == "cannot tell"
 
 
+def test_a_rollback_runs_on_all_hosts_that_were_changed(project: Project) -> None:
+    rig = project.rig({"rollback": "back.yml"})
+    hosts = [f"web{number:03}" for number in range(300)]
+    project.tells(
+        *({**CHANGED, "host": host} for host in hosts),
+        end_event(**{host: {"changed": 1} for host in hosts}),
+    )
+    output = rig.act("release", PARAMS)
+    rig.roll_back("release", PARAMS, output)
+    assert f"--limit {','.join(hosts)} " in project.seen.read_text()
+
+
 def test_an_unknown_host_is_refused_before_anything_runs(project: Project) -> None:
     for function in ("dry_run", "execute"):
         with pytest.raises(AnsibleFailure, match="no host and no group db"):
