@@ -6,6 +6,7 @@ import json
 import os
 import selectors
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -30,7 +31,7 @@ _LAST_WORDS = 500
 _LONGEST = 4_000
 #: Seconds between two checks whether a program has ended whose output is still open.
 _TICK = 1.0
-#: Exit codes above this are signals, as shells report them.
+#: Exit codes above this are signals, as shells report them, up to the highest; 255 is none.
 _SIGNALS = 128
 #: The kinds of lines of an answer.
 _KINDS = {"observation", "result", "error"}
@@ -229,7 +230,7 @@ def _check_end(call: ProgramCall, program: _RunningProgram, code: int, late: boo
     if late:
         raise ProgramFailure(f"ended: it took longer than {call.timeout:g} s", unknown=True)
     check_limit(call.argv[0], code)
-    if code > _SIGNALS:
+    if code - _SIGNALS in signal.valid_signals():
         raise ProgramFailure(f"was killed by signal {code - _SIGNALS}", unknown=True)
 
 

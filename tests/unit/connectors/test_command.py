@@ -102,6 +102,8 @@ def test_an_observer_gives_observations_with_a_source_and_a_time(tmp_path: Path)
         ("""echo '{"result": 1}'; exit 4""", "gave a result, and ended with code 4", True),
         ("""echo '{"error": "no such name"}'""", "no such name", False),
         ("""echo '{"error": "lost it", "unknown": true}'; exit 1""", "lost it", True),
+        ("echo why >&2; exit 255", "ended with code 255; its last words: why", False),
+        ("""echo '{"error": "no such name"}'; exit 255""", "no such name", False),
         ("kill -9 $$", "was killed by signal 9", True),
         ("kill -9 $PPID; sleep 60", "was killed by signal 9", True),
         ("exec no-such-program", "ended with code 127", False),
