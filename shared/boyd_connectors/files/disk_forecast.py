@@ -111,8 +111,8 @@ def forecasts(
 
     def change(stored: Any) -> JsonObject:
         stored = stored or {}
-        kept = {mount: memory for mount, memory in stored.items() if mount in lost}
-        return kept | {
+        unseen = {mount: memory for mount, memory in stored.items() if mount in lost}
+        return unseen | {
             mount: remember(stored.get(mount), now, used, window)
             for mount, used in by_mount.items()
         }

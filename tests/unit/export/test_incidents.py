@@ -241,8 +241,8 @@ def test_the_outcome_without_a_verdict_claims_no_effect() -> None:
 def test_a_number_too_large_for_a_float_is_in_no_plot() -> None:
     series = ObservedSeries()
     for second, value in enumerate((1, 2, 10**400)):
-        seen = Observation(source="x", type="metric", data={"load": second, "count": value})
-        series.add(second, [seen])
+        observation = Observation(source="x", type="metric", data={"load": second, "count": value})
+        series.add(second, [observation])
 
     points = {row.name: len(row.points) for row in series.most_telling([])}
     assert points == {"x load": 3, "x count": 2}

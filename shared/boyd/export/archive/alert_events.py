@@ -35,13 +35,13 @@ def alert_events(
             earlier = events.setdefault(_identity(alert), [])
             event = _event(alert, sighting)
             if earlier and event.at - earlier[-1].until < QUIET:
-                earlier[-1] = _merged(earlier[-1], event)
+                earlier[-1] = _merge(earlier[-1], event)
             else:
                 earlier.append(event)
     return [event for row in events.values() for event in row]
 
 
-def _merged(earlier: TargetEvent, later: TargetEvent) -> TargetEvent:
+def _merge(earlier: TargetEvent, later: TargetEvent) -> TargetEvent:
     """An alert that was sent again: its latest state, with its worst severity."""
     gravest = worst([earlier, later])
     changes = {

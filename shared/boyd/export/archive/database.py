@@ -244,7 +244,7 @@ class Database:
     def _make_private(self, *_: object) -> None:
         """Create the file of an SQLite database for its owner only; its other files follow it.
 
-        Readers do so as well: whoever comes first has SQLite create it, for everybody to read.
+        SQLite itself would create it for everybody to read, even for a reader that comes first.
         """
         if self._path is not None:
             with suppress(OSError):  # the first connection tells what is wrong
