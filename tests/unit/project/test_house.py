@@ -79,7 +79,7 @@ KERNEL = {
 }
 LIBRARY = {
     "the library without its guests": 66_000,
-    "symptoms of a target that take turns, for which an action is held": 26,
+    "symptoms of a target that take turns, for which an action is held": 33,
     "cases that wait once people have approved their action": 128,
     "approvals that expire beside one that was overwritten": 9,
     "answers of plugins that are read for what they hold, and evidence of any kind": 81,
@@ -89,7 +89,7 @@ LIBRARY = {
     "series of observed numbers, which the proof and the history of a target share": 135,
     "steps of procedures over many targets, in waves: plans, scripts, moves; alternatives": 1_275,
     "settings of installed packages": 30,
-    "the history of a target: events, grouping, reading from Redis and archive, a report": 845,
+    "the history of a target: events, grouping, reading from Redis and archive, a report": 850,
     "scripts that read each key once, and before their first write": 55,
     "rights per action, votes of revoked keys, and no approval while frozen": 300,
     "ticks of each agent at times of its own, and heartbeats with a digest": 90,

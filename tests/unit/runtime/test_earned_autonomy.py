@@ -488,6 +488,17 @@ def test_an_unclear_verdict_is_no_outcome() -> None:
     assert office.record.words == "no verified outcome yet, 1 could not be told"
 
 
+def test_an_effect_of_an_action_that_was_lost_proves_nothing() -> None:
+    office = Office()
+    office.decide(verify=False)
+    [execution] = office.lab.client.keys("boyd:{test}:execution:*")
+    office.lab.client.hset(execution, "state", "unknown")
+    office.verify()
+
+    assert office.lab.client.hget(execution, "verdict") == "effective"
+    assert (office.record.effective, office.record.unclear) == (0, 1)
+
+
 def test_an_action_called_by_a_person_does_not_count() -> None:
     office = Office()
     call = CallRequest(kind="execute", action=ACTION, actor=person("bob"))

@@ -315,6 +315,19 @@ def test_a_hold_lasts_though_unrelated_symptoms_of_its_target_take_turns(
     assert len(action.recorder.calls) == len(types)
 
 
+def test_a_denial_lasts_though_unrelated_symptoms_of_its_target_take_turns() -> None:
+    asks = Autonomy(mode="approval-required")
+    action = Patient("no effect", target="name", decisions=[{"name": "a"}], autonomy=asks)
+    lab = action.lab()
+    for number in range(12):
+        action.anomalies = [on_a(("disk-full", "load-high")[number % 2])]
+        lab.run()
+        for item in lab.store.approvals.page(20, history=False).pending:
+            lab.resolver.answer(item.id, "denied", person("ann"))
+
+    assert len(lab.store.approvals.page(20).history) == 2
+
+
 def test_a_hold_remembers_a_bounded_number_of_earlier_symptoms() -> None:
     action = Patient("no effect", target="name", decisions=[{"name": "a"}])
     lab = action.lab()

@@ -24,7 +24,7 @@ local unclear, past = key('unclear', have[1] .. ':' .. have[2]), past_key(have[1
 expect(harms, 'zset', unclear, 'string', past, 'string', loop, 'hash', audit_open, 'stream', held_actions, 'zset', hold_key(have[1], have[2]), 'hash',
   hold_key(have[1], ''), 'hash', in_flight, 'hash')
 expect_notice(id)
-local MONTH, MAX_PAST = 30 * 86400000, 50
+local MONTH = 30 * 86400000
 local known = {}
 for i = 1, #fields, 2 do
   known[fields[i]] = fields[i + 1]
@@ -70,15 +70,7 @@ if hold_for ~= '' and may_hold(have[1], have[2], id, before) then
     unhold(have[1], have[2])
     redis.call('DEL', past)
   else
-    held.symptoms = (held.kind == 'no effect' or held.kind == 'cannot tell') and have[5] or nil
-    local earlier = (held.symptoms or '') ~= '' and redis.call('GET', past) or ''
-    local _, lines = string.gsub(held.symptoms or '', '[^\n]+', '')
-    for text in string.gmatch(earlier, '[^\n]+') do
-      -- Where ever new ones come, the oldest are forgotten.
-      if lines < MAX_PAST and not string.find('\n' .. held.symptoms .. '\n', '\n' .. text .. '\n', 1, true) then
-        held.symptoms, lines = held.symptoms .. '\n' .. text, lines + 1
-      end
-    end
+    held.symptoms = (held.kind == 'no effect' or held.kind == 'cannot tell') and have[5] and with_past(past, have[5]) or nil
     -- A hold that only changes its kind began when it did.
     local _, _, cause, since = read_hold(have[1], have[2], '')
     held.since = cause == id and since or nil
@@ -90,7 +82,9 @@ audit('action.' .. kind, 'execution', id, 'action', have[1], 'host', have[3], 'b
 if known.verdict then
   redis.call('HSET', execution, 'verifiedAt', now_ms(), unpack(fields))
   redis.call('HINCRBY', loop, 'verdict:' .. known.verdict, 1)
-  count_outcome(execution, counting, known.verdict)
+  -- A target may be well by itself: what was lost while it ran, and may never have begun, has not proved to help.
+  local unproven = have[7] == 'unknown' and known.verdict == 'effective'
+  count_outcome(execution, counting, unproven and 'cannot tell' or known.verdict)
 else
   redis.call('HSET', execution, unpack(fields))
 end

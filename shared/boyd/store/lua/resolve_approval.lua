@@ -83,11 +83,12 @@ end
 local done = options.done or have[8]
 expect_approval(id)
 expect(in_flight, 'hash')
-local held, symptoms = hold_key(have[4], have[16] or ''), have[18]
-expect(held_actions, 'zset', held, 'hash')
+local held, past, symptoms = hold_key(have[4], have[16] or ''), past_key(have[4], have[16] or ''), have[18]
+expect(held_actions, 'zset', held, 'hash', past, 'string')
 -- A hold after harm or without effect stays as it is.
 if verdict == 'denied' and symptoms and redis.call('EXISTS', held) == 0 then
-  hold(have[4], have[16] or '', {kind = 'denied', execution = 'approval:' .. id, symptoms = symptoms, by = principal,
+  local lasting = with_past(past, symptoms)
+  hold(have[4], have[16] or '', {kind = 'denied', execution = 'approval:' .. id, symptoms = lasting, by = principal,
     evidence = options.note ~= '' and options.note or nil}, options.hold_for)
 end
 if verdict == 'approved' and not done then

@@ -27,6 +27,18 @@ local function past_key(action, target)
   return key('past', action .. ':' .. target)
 end
 
+-- with_past(past, texts): return symptoms, one a line, with the earlier ones at the key *past*; the oldest of over 50 are left
+-- out.
+local function with_past(past, texts)
+  local _, lines = string.gsub(texts, '[^\n]+', '')
+  for text in string.gmatch(texts ~= '' and redis.call('GET', past) or '', '[^\n]+') do
+    if lines < 50 and not string.find('\n' .. texts .. '\n', '\n' .. text .. '\n', 1, true) then
+      texts, lines = texts .. '\n' .. text, lines + 1
+    end
+  end
+  return texts
+end
+
 -- unhold(action, target): end a hold.
 local function unhold(action, target)
   local held = hold_key(action, target)
