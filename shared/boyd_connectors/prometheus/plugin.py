@@ -226,6 +226,8 @@ class Prometheus(Connector):
         answer = self._query(ctx, params.expr)
         result, doubt = answer["data"], _doubt(answer)
         doubts: JsonObject = {"doubt": doubt} if doubt else {}
+        if result["resultType"] == "matrix":
+            raise ValueError("the query gives values over time: use query_range, without a range")
         if result["resultType"] != "vector":
             return {"result": result["result"][:2], **doubts}
         series: list[JsonObject] = [
@@ -246,7 +248,9 @@ class Prometheus(Connector):
         series: list[JsonObject] = [
             {
                 "labels": item["metric"],
-                "values": [number(float(value)) for _, value in item["values"]],
+                "values": [number(float(value)) for _, value in item["values"]]
+                if "values" in item
+                else "histograms",
             }
             for item in result[:MAX_SERIES]
         ]

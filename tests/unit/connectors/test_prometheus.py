@@ -173,11 +173,26 @@ def test_only_the_first_things_are_observed_and_the_others_counted(server: Site)
 def test_a_tool_returns_some_series_and_counts_all(server: Site) -> None:
     many = vector(*(({"n": str(number)}, "1") for number in range(60)))
     server.body = json.dumps({"status": "success", "data": many}).encode()
-    asking = rig(server)
-    tool = asking.host.tools["prometheus:query"]
-    assert tool.params is not None
-    result = tool.call("run", params=tool.params.model_validate({"expr": "q"}), ctx=asking.ctx)
+    result = ask(rig(server), "query")
     assert (len(result["series"]), result["count"]) == (50, 60)
+
+
+def ask(asking: Rig, name: str) -> Any:
+    """The result of a tool that is given a query."""
+    tool = asking.host.tools[f"prometheus:{name}"]
+    assert tool.params is not None
+    return tool.call("run", params=tool.params.model_validate({"expr": "q"}), ctx=asking.ctx)
+
+
+def test_series_of_histograms_hide_no_others(server: Site) -> None:
+    several = [{"metric": {}, "histograms": [[0, {}]]}, {"metric": {}, "values": [[0, "1.5"]]}]
+    data = {"resultType": "matrix", "result": several}
+    server.body = json.dumps({"status": "success", "data": data}).encode()
+
+    rows = ask(rig(server), "query_range")["series"]
+    assert [row["values"] for row in rows] == ["histograms", [1.5]]
+    with pytest.raises(ValueError, match="use query_range"):
+        ask(rig(server), "query")
 
 
 @pytest.mark.parametrize(
