@@ -393,6 +393,20 @@ def test_it_is_written_to_the_folder_too(tmp_path: Path) -> None:
     assert (tmp_path / "incidents" / f"{playbook.id}.md").read_text() == incident["markdown"]
 
 
+def test_a_folder_that_cannot_be_written_costs_no_incident(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").touch()
+    rig = Rig(folder=tmp_path / "file" / "incidents", max_incidents=1)
+    for host in ("alpha", "beta"):
+        rig.run(full(host))
+        rig.run(fine(host))
+
+    [incident] = rig.incidents()["incidents"]
+    assert "beta" in incident["keywords"]
+    assert "Not a directory" in caplog.text
+
+
 def test_it_holds_no_secret() -> None:
     token = "ghp_" + "a1B2" * 10
     rig = Rig()

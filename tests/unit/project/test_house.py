@@ -147,6 +147,7 @@ LIBRARY = {
     "commands whose output was cut off, and those that were out of time": 12,
     "a revision of MCP that a server says it speaks": 7,
     "requests to act, attempts, proposals and the tape of a phase in modules of their own": 107,
+    "incidents that are learned although their folder cannot be written": 8,
 }
 #: The most modules in all packages; a feature that needs more adds a line that names it.
 MODULES = {

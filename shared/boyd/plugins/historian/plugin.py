@@ -197,9 +197,8 @@ class Historian(Plugin):
         after = _read(ctx.state.update(_INDEX, change, _KEEP))
         for dropped in {incident.id for incident in before} - {incident.id for incident in after}:
             ctx.state.delete(f"incident:{dropped}")
-            if self.options.folder:
-                (self.options.folder / f"{dropped}.md").unlink(missing_ok=True)
-        self._write(id, text)
+            self._write(dropped, None, ctx)
+        self._write(id, text, ctx)
         return stored_text is None
 
     def _narrate(self, trial: Trial, ctx: Context) -> None:
@@ -218,21 +217,30 @@ class Historian(Plugin):
         text = incidents.markdown(trial, id, story)
         # It may have been dropped in the meantime.
         if plain and ctx.state.compare_and_set(f"incident:{id}", plain, text, _KEEP):
-            self._write(id, text)
+            self._write(id, text, ctx)
 
-    def _write(self, id: str, text: str) -> None:
-        """Write the playbook atomically."""
-        folder = self.options.folder
-        if folder is None:
-            return
-        folder.mkdir(parents=True, exist_ok=True)
-        draft = folder / f".{id}-{uuid.uuid4().hex}"
+    def _write(self, id: str, text: str | None, ctx: Context) -> None:
+        """Write the playbook to the folder, or without *text* remove it; it is in the state."""
         try:
-            draft.write_text(text, encoding="utf-8")
-            draft.chmod(0o644)
-            draft.replace(folder / f"{id}.md")
-        finally:
-            draft.unlink(missing_ok=True)
+            if self.options.folder:
+                _replace(self.options.folder, id, text)
+        except OSError as error:
+            ctx.logger.warning("incident %s: the folder is not up to date: %s", id, error)
+
+
+def _replace(folder: Path, id: str, text: str | None) -> None:
+    """Replace a playbook atomically."""
+    if text is None:
+        (folder / f"{id}.md").unlink(missing_ok=True)
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    draft = folder / f".{id}-{uuid.uuid4().hex}"
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.chmod(0o644)
+        draft.replace(folder / f"{id}.md")
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def _same(earlier: Trial, other: Trial) -> bool:
