@@ -641,7 +641,7 @@ PROTECTIONS = (
         "P6",
         "a denial holds no longer than its symptoms last",
         f"{LUA}/resolve_approval.lua",
-        "symptoms = symptoms, by",
+        "symptoms = lasting, by",
         "by",
         "unit/runtime/test_resolved_problems.py",
         ("test_a_denied_action_is_asked_for_again_when_its_problem_comes_back",),
