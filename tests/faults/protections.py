@@ -591,6 +591,16 @@ PROTECTIONS = (
     ),
     Protection(
         "P1",
+        "no target is executed once its procedure was cancelled, whoever approves it then",
+        f"{LUA}/claim_execution.lua",
+        " or string.match(waiting or '', '^target:%S+')",
+        "",
+        "unit/runtime/test_waves.py",
+        ("test_a_target_that_is_approved_after_a_cancellation_is_not_executed",),
+        scenario="consent",
+    ),
+    Protection(
+        "P1",
         "a step is undone that was approved after the worker was lost that had asked",
         "shared/boyd/runtime/procedures/interruptions.py",
         "if execution and (item := approvals.item_proposed_by(execution)):",

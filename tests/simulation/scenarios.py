@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, TypeVar
@@ -347,6 +348,7 @@ class Scenario:
             the clock of Redis when that steps.
         loses: Redis may fail over to a replica that lacks the last writes.
         every: it has one of so many schedules, as it takes longer than others.
+        often: faults at points that matter only if a person does something just then.
     """
 
     name: str
@@ -356,6 +358,7 @@ class Scenario:
     is_timeless: bool = True
     loses: bool = False
     every: int = 1
+    often: Sequence[tuple[FaultKind, str]] = ()
 
     def has(self, kind: FaultKind) -> bool:
         """Report whether faults of a kind come."""
@@ -786,6 +789,12 @@ def _ask_people(client: Client, item: ApprovalItem) -> None:
         verdict = dice.choice((*VERDICTS, "approved", "approved"))
         at = late + dice.uniform(0.0, 1.0)
         Client(world, client.agent, name).start(partial(_respond, verdict, item, at))
+    # Somebody else may cancel the whole at about the same time: with dice of their own, so that
+    # the same seed gives the same schedule where they do not.
+    other_dice = copy(dice)
+    if other_dice.random() < 0.2:
+        at = late + other_dice.uniform(0.0, 1.0)
+        Client(world, client.agent, "boss").start(partial(_cancel_at, at))
 
 
 def _action_of_procedure(client: Client) -> Procedure:
@@ -872,6 +881,15 @@ def _cancel_procedure(client: Client) -> None:
             every=0.01,
         )
         client.world.sleep(dice.uniform(0.0, 0.02))
+    _cancel(client, procedure)
+
+
+def _cancel_at(at: float, client: Client) -> None:
+    client.world.sleep(at)
+    _cancel(client, _find_procedure(client))
+
+
+def _cancel(client: Client, procedure: str) -> None:
     client.tell("asks cancel", procedure)
     outcome = client.insist(lambda: client.store.procedures.cancel(procedure, client.actor))
     client.tell(f"procedure-cancel {procedure}", outcome)
@@ -1034,7 +1052,11 @@ SCENARIOS = {
         Scenario("effect", _restarting_agents, _effect_clients),
         Scenario("proposers", _restarting_agents, _proposer_clients),
         Scenario("procedure", _farming_agents, _procedure_clients),
-        Scenario("consent", _consent_agents, _consent_clients, is_timeless=False),
+        Scenario(
+            *("consent", _consent_agents, _consent_clients),
+            is_timeless=False,
+            often=(("crash after", "propose_action"),),
+        ),
         Scenario("waves", _rolling_agents, _procedure_clients),
         Scenario("harmful-waves", _testing_agents, _procedure_clients),
         Scenario("slots", _ticking_agents, _slot_clients, beats=(1, 1, 2)),

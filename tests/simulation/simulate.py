@@ -29,6 +29,8 @@ DOUBTS = {
     *("resolve_approval", "propose_action", "cancel_call", "cancel_run", "open_wave"),
     *("move_target", "begin_procedure", "record_procedure", "transaction", *RECOVERY),
 }
+#: Cards of a fault that comes often in a scenario.
+OFTEN = 20
 MESSAGE_NAMES = {JOB, *TASKS.values()}
 #: Ranges of the seconds of a fault: short of a lease, and beyond leases and the heartbeats of a
 #: worker; until a crashed process is started again; of an outage; and of a step of the clock of
@@ -194,7 +196,9 @@ def _cards(scenario: Scenario) -> Sequence[_Card]:
     for point, count in _points(scenario):
         ways = [way for way in _ways(point) if scenario.has(way[0])]
         if point in DOUBTS or point in MESSAGE_NAMES:
-            cards += [(point, count, [way]) for way in ways]
+            for way in ways:
+                copies = OFTEN if (way[0], point) in scenario.often else 1
+                cards += [(point, count, [way])] * copies
         else:
             cards.append((point, count, ways))
     return cards

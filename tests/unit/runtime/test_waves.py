@@ -429,6 +429,21 @@ def test_a_target_beyond_the_budget_asks_a_person_and_a_denial_counts_as_a_failu
     assert fleet.done == ["web-1", "web-1 "]
 
 
+def test_a_target_that_is_approved_after_a_cancellation_is_not_executed() -> None:
+    fleet = Fleet()
+    budget = Budget(limit=1, window=3600)
+    record = fleet.start(
+        ["web-1", "web-1 "], at_once=1, settings={"budget": budget, "target": None}
+    )
+    item = pending_item(fleet.lab)
+    fleet.lab.store.procedures.cancel(record.id, ANN)
+    fleet.lab.resolver.answer(item.id, "approved", BOB)
+    fleet.lab.deliver()
+
+    assert fleet.go_on().state == "cancelled"
+    assert fleet.done == ["web-1", "undo web-1"]
+
+
 def test_a_target_whose_approval_cannot_be_read_fails_after_some_attempts() -> None:
     fleet = Fleet()
     budget = Budget(limit=1, window=3600)
