@@ -117,6 +117,7 @@ PROTECTIONS = (
         "if false then",
         "unit/runtime/test_case_waits.py",
         ("test_an_approved_case_that_ends_by_itself_is_well_without_the_action",),
+        scenario="cases",
     ),
     Protection(
         "P1",

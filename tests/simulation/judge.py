@@ -86,6 +86,7 @@ class Judge:
             *self._approvals(),
             *self._votes(),
             *self._overlaps(),
+            *self._cases(),
             *self._cancellations(),
             *self._holds(),
             *self._freezes(),
@@ -149,7 +150,7 @@ class Judge:
                 yield f"{execution} succeeded, they say, and was executed {times} times"
             elif state == "never executed" and self._is_decided_anew(execution):
                 continue
-            elif times and (state in ("failed", "never executed") or _waits(result)):
+            elif times and (state in ("failed", "unneeded", "never executed") or _waits(result)):
                 yield f"{execution} {state}, they say, and was executed {times} times"
 
     def _is_in_doubt(self, execution: str, at: float) -> bool:
@@ -185,7 +186,7 @@ class Judge:
 
     def _changes(self) -> Iterator[str]:
         """An answer that was given once does not change."""
-        for kind in ("result", "status", "verdict", "run", "procedure", "began"):
+        for kind in ("result", "status", "verdict", "run", "procedure", "began", "held"):
             first: dict[str, Any] = {}
             for about, answer in self._answers[kind]:
                 if kind == "result" and self._is_forgotten(answer.at):
@@ -283,6 +284,23 @@ class Judge:
             )
             if over or lost or effect.execution == "effective":
                 busy.pop(effect.target, None)
+
+    def _cases(self) -> Iterator[str]:
+        """A case waits as long as it is drawn to, unless it is seen well; it is counted once."""
+        for execution, answer in self._answers["held"]:
+            was_well = "clock" in self._kinds  # it waits by the clock of Redis
+            for effect in self.world.effects:
+                was_well |= (effect.execution, effect.target) == ("well", f"case of {execution}")
+                begins = (effect.kind, effect.execution) == ("begin", execution)
+                if begins and effect.at < answer.value - MARGIN and not was_well:
+                    yield f"{execution} began while its case was held out"
+        approved = {about for about, _ in self._answers["result"] if about.startswith("approval:")}
+        for _, answer in self._answers["trials"]:
+            for trial in answer.value:
+                outcomes = trial.well_without + trial.needed
+                is_true = outcomes <= trial.waited and trial.well_after <= trial.cases
+                if not is_true or trial.cases + trial.waited > len(approved):
+                    yield f"{len(approved)} cases were counted as {trial}"
 
     def _was_held_up(self, begin: Effect, at: float) -> bool:
         """Check if its process had claimed it by that time, and then stood still until it began."""

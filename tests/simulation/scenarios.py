@@ -38,6 +38,7 @@ from boyd.models import (
     LoopResult,
     ProcedureRecord,
     RunRequest,
+    WaitingTrial,
 )
 from boyd.models.actor import GroupRights
 from boyd.models.loop import Ticks
@@ -174,6 +175,28 @@ class Restarting(Plugin):
         """Answer somebody who knocks."""
         OUTSIDE.note("begin", "call of knock", "door")
         return "who is there?"
+
+
+class Healing(Plugin):
+    """Restarts something with consent, which at times recovers by itself."""
+
+    id = "healing"
+
+    @strategy()
+    def decide(self, ctx: Context) -> Decision:
+        """Always restart."""
+        return Decision(action="healing:restart", rationale="it is down", confidence=1)
+
+    @action(timeout=20)
+    def restart(self, ctx: Context) -> None:
+        """Restart."""
+        OUTSIDE.work(ctx.execution_id, "service")
+
+    @restart.verify(within=4, every=1)
+    def _look(self, ctx: Context) -> bool:
+        is_well = OUTSIDE.world.random.random() < 0.3
+        OUTSIDE.note("look", "well" if is_well else "down", f"case of {ctx.execution_id}")
+        return is_well
 
 
 class Step(BaseModel):
@@ -713,6 +736,37 @@ def _await_item(client: Client, approval: str) -> None:
     client.watch_execution(f"approval:{approval}", result)
 
 
+# An action that earns to run alone: of the cases that people approve some are drawn to wait.
+
+
+@cache
+def _healing_agents() -> tuple[Agent, ...]:
+    rule = {"healing:restart": {"mode": "earned", "holdout": 0.5}}
+    return (Agent("sim", plugins=[Healing()], autonomy=rule),)
+
+
+def _case_clients(world: World, agent: Agent) -> None:
+    for name in ("client-1", "client-2"):
+        Client(world, agent, name).start(partial(_iterate, 2, lambda _: None))
+    Client(world, agent, "approver").start(_approve_all)
+    Client(world, agent, "watcher").start(_watch_cases)
+
+
+def _watch_cases(client: Client) -> None:
+    """Look for a while what waits, and at the end how the cases were counted."""
+
+    def trials() -> Sequence[WaitingTrial]:
+        records = client.store.track_records.all(["healing:restart"])
+        return [record.trial for record in records]
+
+    client.world.questions.append(("trials of all", trials))
+    for _ in range(20):
+        for hold in client.insist(client.store.holds.all):
+            if hold.kind == "held out" and hold.until is not None:
+                client.tell(f"held {hold.execution}", hold.until.timestamp())
+        client.world.sleep(1.0)
+
+
 # A procedure, of steps or in waves, which a person cancels; a stopped one is resumed or cancelled.
 
 ORDER = "00000000-0000-4000-8000-000000000030"
@@ -1059,6 +1113,7 @@ SCENARIOS = {
         ),
         Scenario("waves", _rolling_agents, _procedure_clients),
         Scenario("harmful-waves", _testing_agents, _procedure_clients),
+        Scenario("cases", _healing_agents, _case_clients),
         Scenario("slots", _ticking_agents, _slot_clients, beats=(1, 1, 2)),
         Scenario("failover", _restarting_agents, _failover_clients, loses=True),
         Scenario("archive", _archive_agents, _archive_clients, is_timeless=False, every=6),

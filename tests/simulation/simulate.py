@@ -27,7 +27,7 @@ DOUBTS = {
     *("trigger_iteration", "enter_phase", "leave_start", "leave_orient", "leave_phase"),
     *("renew_lease", "enter_job", "leave_job", "renew_job", "enter_batch", "complete_batch"),
     *("resolve_approval", "propose_action", "cancel_call", "cancel_run", "open_wave"),
-    *("move_target", "begin_procedure", "record_procedure", "transaction", *RECOVERY),
+    *("move_target", "begin_procedure", "record_procedure", "end_wait", "transaction", *RECOVERY),
 }
 #: Cards of a fault that comes often in a scenario.
 OFTEN = 20

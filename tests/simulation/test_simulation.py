@@ -37,7 +37,11 @@ def test_no_schedule_violates_an_invariant(name: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(
     "title",
-    ["only what is pending can be resolved", "leases are renewed while the work goes on"],
+    [
+        "only what is pending can be resolved",
+        "leases are renewed while the work goes on",
+        "what a person has approved is not executed while its case waits",
+    ],
 )
 def test_schedules_without_a_protection_violate_an_invariant(title: str, tmp_path: Path) -> None:
     [protections] = select(title)
