@@ -16,6 +16,7 @@ from boyd.errors import ActionHeld, AgentRevoked, UnreadableRecord
 from boyd.models import (
     FROZEN,
     REVOKED,
+    STAGES,
     ActionResult,
     Actor,
     ApiKey,
@@ -25,6 +26,7 @@ from boyd.models import (
     ApprovalQueue,
     JobExecution,
     JoinedRequest,
+    NotificationRecord,
     Proposal,
     Vote,
     default_rationale,
@@ -50,7 +52,7 @@ from boyd.store.hashes import (
 from boyd.store.in_flight import InFlight, place_of
 from boyd.store.jobs import read_execution
 from boyd.store.keys import API_KEYS, Keys
-from boyd.store.notification_records import read_notifications
+from boyd.store.notification_records import NOTIFIED
 from boyd.store.server.connection import Client, near, replies_by_type, translate_errors
 from boyd.store.server.scripts import KeyedScripts, actor_fields, milliseconds
 
@@ -542,11 +544,18 @@ def read_item(fields: Mapping[str, str]) -> ApprovalItem:
                 "approvals": sorted(votes, key=lambda vote: vote.at),
                 "symptoms": fields["symptomLines"].split("\n") if "symptomLines" in fields else [],
                 "execution": _read_execution(item, fields),
-                "notifications": read_notifications(fields),
+                "notifications": _read_notifications(fields),
             }
         )
     except ValueError as error:
         raise UnreadableRecord(f"approval {fields.get('id')} cannot be read: {error}") from None
+
+
+def _read_notifications(fields: Mapping[str, str]) -> list[NotificationRecord]:
+    """The notifications of an item, by stage."""
+    texts = [text for name, text in fields.items() if name.startswith(NOTIFIED)]
+    records = map(NotificationRecord.from_json, texts)
+    return sorted(records, key=lambda record: (STAGES.index(record.stage), record.name))
 
 
 def _read_execution(item: ApprovalItem, fields: Mapping[str, str]) -> JobExecution | None:

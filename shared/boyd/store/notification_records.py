@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from boyd import naming
-from boyd.models import STAGES, Fence, NotificationRecord
+from boyd.models import Fence, NotificationRecord
 from boyd.store.keys import Keys
 from boyd.store.server.scripts import KeyedScripts, milliseconds
 
 #: The prefix of a record's field in the hash of its approval.
-_FIELD = "notified:"
+NOTIFIED = "notified:"
 
 
 class NotificationRecords:
@@ -65,10 +65,3 @@ class NotificationRecords:
             ended=record.state if record.has_ended else "",
         )
         return bool(stored)
-
-
-def read_notifications(fields: Mapping[str, str]) -> list[NotificationRecord]:
-    """The notifications of an approval from its hash, by stage."""
-    texts = [text for name, text in fields.items() if name.startswith(_FIELD)]
-    records = map(NotificationRecord.from_json, texts)
-    return sorted(records, key=lambda record: (STAGES.index(record.stage), record.name))
