@@ -162,7 +162,7 @@ class AgentRevoked(BoydError):
 
 
 class ActionHeld(BoydError):
-    """An action is not proposed, because it is in flight on the same target."""
+    """An action is not proposed: it is in flight on the same target, or was just denied."""
 
 
 class NotDelegated(BoydError):

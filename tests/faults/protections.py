@@ -641,6 +641,15 @@ PROTECTIONS = (
     ),
     Protection(
         "P6",
+        "what is denied while an iteration decides is not asked for by it",
+        f"{LUA}/propose_action.lua",
+        "if from_loop and read_hold(options.action, options.target, '') == 'denied' then",
+        "if false then",
+        "unit/runtime/test_resolved_problems.py",
+        ("test_what_is_denied_while_an_iteration_decides_is_not_asked_for_again",),
+    ),
+    Protection(
+        "P6",
         "a denial holds while its symptoms last",
         f"{LUA}/lib/symptoms.lua",
         "lasts = lasts or now[text]",

@@ -162,7 +162,8 @@ class Approvals:
 
         Raises:
             AgentRevoked: the agent's right to act is revoked.
-            ActionHeld: `unless_in_flight`, and no more executions of it may be in flight.
+            ActionHeld: `unless_in_flight`, and no more executions of it may be in flight; or a
+                person has denied it since the iteration that proposes it has decided.
         """
         approval_id = self.id_for(proposed_by) if proposed_by else str(uuid.uuid4())
         lists: dict[str, object] = {"run_ids": [], "requested_by": [], "wakes": []}
@@ -186,6 +187,8 @@ class Approvals:
             reply = propose(options={**options, "compared": True})
         if isinstance(reply, list) and reply[0] == "in-flight":
             raise ActionHeld(f"{naming.short(reply[1])} has not ended")
+        if reply == ["denied"]:
+            raise ActionHeld("a person has just denied it")
         if isinstance(reply, list):
             raise AgentRevoked(f"{REVOKED}: {reply[1]}")
         return str(reply)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from boyd import Agent
 from boyd.models import Actor, Anomaly, ApprovalItem, Autonomy
 from boyd.plugin import Action, Observer, Orienter, Strategy
 from boyd.store import ItemAnswer, Retention
 from boyd.testing import Lab
-from kit import LAX, agent, assessed, call_action, choice, person, seen
+from kit import LAX, assessed, call_action, choice, person, plugin, seen
 
 DOWN = Anomaly(
     type="endpoint-down", description="web is down", severity="high", affected_resources=["web"]
@@ -24,21 +26,21 @@ class World:
     def __init__(self, concurrency: int | None = None, **required: Any) -> None:
         self.anomalies = [DOWN]
         self.is_blind = False
-        self.lab = Lab(
-            agent(
-                Observer(name="probe", observe=self._observe),
-                Orienter(name="sense", orient=self._assess),
-                Strategy(name="fix", decide=self._decide),
-                Action(
-                    name="restart",
-                    execute=lambda: "done",
-                    target="host",
-                    concurrency=concurrency,
-                    autonomy=Autonomy(mode="approval-required"),
-                ),
-                approvals={"required": required},
-            )
+        self.once_decided: Callable[[], None] = lambda: None
+        parts = plugin(
+            Observer(name="probe", observe=self._observe),
+            Orienter(name="sense", orient=self._assess),
+            Strategy(name="fix", decide=self._decide),
+            Action(
+                name="restart",
+                execute=lambda: "done",
+                target="host",
+                concurrency=concurrency,
+                autonomy=Autonomy(mode="approval-required"),
+            ),
+            on_decide=lambda: self.once_decided(),
         )
+        self.lab = Lab(Agent("test", plugins=[parts], approvals={"required": required}))
         self.lab.run()
         [self.id] = [item.id for item in self.lab.store.approvals.page(9).pending]
 
@@ -157,6 +159,20 @@ def test_a_denied_action_is_not_asked_for_again_while_its_problem_lasts(concurre
     [passed_over] = result.trace.held
     assert "eve denied it at" in passed_over.reason
     assert passed_over.reason.endswith(": not at night")
+
+
+@pytest.mark.parametrize("concurrency", [1, 0], ids=["one at a time", "any number"])
+def test_what_is_denied_while_an_iteration_decides_is_not_asked_for_again(concurrency: int) -> None:
+    world = World(concurrency=concurrency)
+    world.once_decided = lambda: _deny(world)
+    world.look(DOWN)
+    [result] = world.lab.store.history.results(1)
+    [refused] = result.action_results
+
+    assert world.lab.store.approvals.page(9).pending == []
+    assert refused.prevented == "held"
+    assert refused.error is not None
+    assert "p:restart on web is not asked for again: eve denied it" in refused.error
 
 
 def test_a_denied_action_is_asked_for_again_when_its_problem_comes_back() -> None:

@@ -11,7 +11,7 @@
 --            execution that proposes it; action and target, whose symptoms an iteration means to end
 -- fields     field, value, ... to store
 -- Returns id of the item, or empty when the call or all the runs that it is for are cancelled, or {'revoked', why},
---          {'unconfirmed'}, or {'in-flight', execution}
+--          {'unconfirmed'}, {'in-flight', execution}, or {'denied'} since an iteration has decided on it
 -- Events  approval.pending, approval.seen
 local approval, approvals_pending, approvals_fingerprints, events, due, audit_open, freezes, in_flight, held_actions,
   symptoms = unpack(KEYS)
@@ -110,6 +110,10 @@ local other = options.in_flight and in_the_way(options.in_flight, {})
 if other then
   return {'in-flight', other}
 end
+local from_loop = string.sub(options.by, 1, 5) == 'loop:'
+if from_loop and read_hold(options.action, options.target, '') == 'denied' then
+  return {'denied'}
+end
 local notice = 'notice:' .. id
 expect(key(notice), 'hash')
 local past = done_before(options.target)
@@ -131,7 +135,7 @@ end
 if redis.call('HEXISTS', approval, 'preview') == 1 then
   redis.call('HSET', approval, 'previewAt', now)
 end
-local cause = string.sub(options.by, 1, 5) == 'loop:' and symptoms_of(options.action, options.target) or ''
+local cause = from_loop and symptoms_of(options.action, options.target) or ''
 if cause ~= '' then
   redis.call('HSET', approval, 'symptomLines', cause)
 end
