@@ -150,12 +150,14 @@ def rotate(
     """Create a key with the rights of another one, and print it once.
 
     Without --revoke the old key stays valid until you revoke it, so that you can deploy the new one
-    first. ID may be any unambiguous prefix.
+    first. The new key lives as long as the old one was meant to. ID may be any unambiguous prefix.
     """
     api = access.api()
     keys_by_id = {key.id: key for key in _all(access, api)}
     old = keys_by_id[resolve_prefix("key", key_id, list(keys_by_id))]
     same = {"name", "principal", "person", "scopes", "groups", "agents", "may"}
+    if expires is None and old.expires_at is not None:
+        expires = (old.expires_at - old.created_at).total_seconds()
     new = _create(access, api, old.model_dump(include=same), expires)
     _print(form, new)
     if at_once:

@@ -6,7 +6,7 @@ import json
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -65,3 +65,32 @@ def test_a_rotated_key_is_shown_although_the_old_one_cannot_be_revoked(
     assert key == "boyd_secret"
     assert f"the new key {NEW.id} is valid, but the old key was not revoked" in result.stderr
     assert f"keys revoke {INFO.id}`" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "ends_at", "seconds"),
+    [
+        ([], None, None),
+        ([], INFO.created_at + timedelta(days=90), 90 * 86400),
+        (["--expires", "1d"], INFO.created_at + timedelta(days=90), 86400),
+    ],
+)
+def test_a_rotated_key_lives_as_long_as_the_old_one_was_meant_to(
+    tmp_path: Path, options: list[str], ends_at: datetime | None, seconds: float | None
+) -> None:
+    created: list[dict[str, object]] = []
+
+    class KeyHandler(Handler):
+        def answer(self) -> None:
+            body = self.read_body()
+            if self.command == "GET":
+                keys = [INFO.patched({"expires_at": ends_at})]
+                self.reply(200, KeyList(keys=keys).to_json().encode())
+            else:
+                created.append(json.loads(body))
+                self.reply(201, NEW.to_json().encode())
+
+    with serve(KeyHandler) as url:
+        Cli(tmp_path, BOYD_API_KEY="boyd_mine", BOYD_URL=url)("keys", "rotate", "a1", *options)
+
+    assert [body.get("expiresIn") for body in created] == [seconds]
