@@ -646,7 +646,7 @@ PROTECTIONS = (
         "if from_loop and read_hold(options.action, options.target, '') == 'denied' then",
         "if false then",
         "unit/runtime/test_resolved_problems.py",
-        ("test_what_is_denied_while_an_iteration_decides_is_not_asked_for_again",),
+        ("test_a_denial_while_an_iteration_decides_keeps_it_from_asking_again",),
     ),
     Protection(
         "P6",

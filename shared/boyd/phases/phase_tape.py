@@ -10,6 +10,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar, cast
 
@@ -52,7 +53,9 @@ class Tape:
 
     def context(self, ctx: Context, by: str) -> Context:
         """The context *ctx* for the component or hook *by*, which notes what that reads."""
-        return ctx.with_watch(self._by.setdefault(by, _Notes(self._room)))
+        notes = self._by.setdefault(by, _Notes(self._room))
+        state, clock = notes.state(ctx.state), notes.clock(ctx.now)
+        return replace(ctx, state=state, now=clock, _watch=notes)
 
     def note(self, by: str, source: str, key: str, value: Any) -> None:
         """Record what was read on behalf of the component *by*; None means an absent value."""

@@ -6,7 +6,7 @@ import logging
 import socket
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
@@ -269,14 +269,11 @@ class Context:
     execution_id: str | None = None
     requester: str | None = None
     _identity: IdentitySigner | None = None
+    #: Hears what the plugin reads.
     _watch: ReadWatch | None = None
     latest_data: Callable[[str], Sequence[JsonObject]] = lambda observer: ()
     #: The only ones that `http` reaches; None: any.
     _destinations: Sequence[str] | None = None
-
-    def with_watch(self, watch: ReadWatch) -> Context:
-        """A context that reports to *watch* what the plugin reads."""
-        return replace(self, state=watch.state(self.state), now=watch.clock(self.now), _watch=watch)
 
     @property
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:

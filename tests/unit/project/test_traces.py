@@ -11,4 +11,5 @@ import traces
 def test_a_way_through_the_project_enters_few_files(way: type[traces.Way]) -> None:
     files = traces.trace(way)
 
-    assert len(files) <= traces.CEILINGS[way], "\n".join(files)
+    listing = "\n".join(f"{name}: {', '.join(functions)}" for name, functions in files.items())
+    assert len(files) <= traces.CEILINGS[way], listing

@@ -162,7 +162,7 @@ def test_a_denied_action_is_not_asked_for_again_while_its_problem_lasts(concurre
 
 
 @pytest.mark.parametrize("concurrency", [1, 0], ids=["one at a time", "any number"])
-def test_what_is_denied_while_an_iteration_decides_is_not_asked_for_again(concurrency: int) -> None:
+def test_a_denial_while_an_iteration_decides_keeps_it_from_asking_again(concurrency: int) -> None:
     world = World(concurrency=concurrency)
     world.once_decided = lambda: _deny(world)
     world.look(DOWN)
