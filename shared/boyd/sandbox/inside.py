@@ -19,7 +19,7 @@ import socket
 import struct
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -76,12 +76,20 @@ class Forwarder:
         try:
             there = socket.create_connection((host, int(port)), _CONNECT)
         except OSError:
-            accepted.close()  # as if the destination had refused it
+            self._drop(accepted)  # as if the destination had refused it
             return
         there.settimeout(None)
         if self._keep(there):
-            _in_background(_pump, there, accepted)
+            answers = _in_background(_pump, there, accepted)
             _pump(accepted, there)
+            answers.join()
+            self._drop(accepted, there)
+
+    def _drop(self, *sockets: socket.socket) -> None:
+        with self._lock:
+            self._open.difference_update(sockets)
+            for connection in sockets:
+                connection.close()
 
 
 def _pump(source: socket.socket, sink: socket.socket) -> None:
@@ -93,8 +101,10 @@ def _pump(source: socket.socket, sink: socket.socket) -> None:
         sink.shutdown(socket.SHUT_WR)
 
 
-def _in_background(function: object, *arguments: object) -> None:
-    threading.Thread(target=function, args=arguments, daemon=True).start()  # type: ignore[arg-type]
+def _in_background(function: Callable[..., object], *arguments: object) -> threading.Thread:
+    thread = threading.Thread(target=function, args=arguments, daemon=True)
+    thread.start()
+    return thread
 
 
 _SIOCSIFADDR = 0x8916

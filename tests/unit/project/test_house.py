@@ -148,6 +148,7 @@ LIBRARY = {
     "a revision of MCP that a server says it speaks": 7,
     "requests to act, attempts, proposals and the tape of a phase in modules of their own": 107,
     "incidents that are learned although their folder cannot be written": 8,
+    "connections of a sandbox that are closed when they have ended": 10,
 }
 #: The most modules in all packages; a feature that needs more adds a line that names it.
 MODULES = {
