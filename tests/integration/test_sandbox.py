@@ -284,6 +284,14 @@ def test_an_answer_of_too_many_values_is_refused_unread() -> None:
     assert result.error.endswith("it has more than 500000 values")
 
 
+@pytest.mark.long
+def test_an_answer_that_is_too_long_is_refused_at_once() -> None:
+    result = attempt_escape("answer_many", "seventeen letters", "kernel")
+
+    assert (result.answer, result.lost) == (None, True)
+    assert result.error == "its answer has more than 16000000 bytes"
+
+
 # The means of this host
 
 

@@ -291,6 +291,8 @@ def _converse(
     finally:
         if forwarder:
             forwarder.close()
+    if len(text) >= _MAX_ANSWER and not text.endswith(b"\n"):
+        return ConfinedAnswer(error=f"its answer has more than {_MAX_ANSWER} bytes", lost=True)
     if not text.endswith(b"\n"):
         return _without_answer(process, max(0.1, until - time.monotonic()))
     try:
@@ -318,7 +320,7 @@ def _in_short(error: Exception) -> str:
 
 
 def _line(control: socket.socket, until: float) -> bytes:
-    """The answer; it ends with a new line unless the process has ended before."""
+    """The answer; it ends with a new line unless it is too long or the process has ended before."""
     parts, size = [], 0
     while size < _MAX_ANSWER:
         control.settimeout(max(0.001, until - time.monotonic()))
