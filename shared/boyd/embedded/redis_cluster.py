@@ -128,8 +128,11 @@ def meet(clients: Sequence[Any]) -> None:
 
 
 def have_met(clients: Sequence[Any]) -> bool:
-    """Report whether all servers know all others."""
-    counts = [int(client.cluster("INFO")["cluster_known_nodes"]) for client in clients]
+    """Report whether all servers answer, and know all others."""
+    try:
+        counts = [int(client.cluster("INFO")["cluster_known_nodes"]) for client in clients]
+    except redis.RedisError:
+        return False
     return all(number == len(clients) for number in counts)
 
 

@@ -6,8 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import redis
 
 from api_kit import Site
+from boyd.embedded.redis_cluster import have_met, is_whole
 from boyd.models import Event, utc_now
 from boyd.settings.process_settings import load_settings
 from boyd_cli.commands.up_command import (
@@ -120,3 +122,28 @@ def test_up_tells_a_dry_run_and_a_question_from_an_execution(
     assert question.endswith(
         f" kind=execute action=desk:publish approval={called[1]['approvalId']}"
     )
+
+
+class BusyServer:
+    """A server of a new cluster that answers a number of times, and then takes too long."""
+
+    def __init__(self, answers: int) -> None:
+        self._answers = answers
+
+    def info(self, _: str) -> dict[str, str]:
+        """Its link to the others."""
+        return {"master_link_status": "up"}
+
+    def cluster(self, _: str) -> dict[str, str]:
+        """The cluster, as it knows it."""
+        if self._answers == 0:
+            raise redis.TimeoutError("Timeout reading from socket")
+        self._answers -= 1
+        return {"cluster_state": "ok", "cluster_slots_ok": "16384", "cluster_known_nodes": "1"}
+
+
+def test_a_cluster_whose_server_does_not_answer_in_time_is_waited_for() -> None:
+    assert not have_met([BusyServer(0)])
+    assert not is_whole([BusyServer(0)])
+    assert not is_whole([BusyServer(1)])
+    assert is_whole([BusyServer(2)])

@@ -150,6 +150,7 @@ LIBRARY = {
     "incidents that are learned although their folder cannot be written": 8,
     "connections of a sandbox that are closed when they have ended": 10,
     "answers of a sandbox that are too long": 2,
+    "servers of a new cluster that do not answer in time": 3,
 }
 #: The most modules in all packages; a feature that needs more adds a line that names it.
 MODULES = {
