@@ -11,7 +11,7 @@ import sys
 import time
 import tomllib
 import webbrowser
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from http import HTTPStatus
@@ -263,9 +263,10 @@ def _run(settings: Settings, supervisor: Supervisor, agents: list[str], announce
     api_url = _local_url(settings.api)
     key = _own_key(store, settings.state_dir)
     workers, others = _children(settings)
+    before = {worker.name for worker in store.fleet.workers()}
     for child in workers:
         supervisor.start(child)
-    if not supervisor.wait_until("act", lambda: _workers_ready(store), START):
+    if not supervisor.wait_until("act", lambda: _workers_ready(store, before), START):
         return
     watch.look()  # from here on, so that the first iteration is shown when the API answers
     for child in others:
@@ -385,11 +386,13 @@ def _login_link(store: Store, api_url: str, key: str) -> str:
     return api_url + login_path(store.login_sessions.create_link(id_of(key)))
 
 
-def _workers_ready(store: Store) -> bool:
+def _workers_ready(store: Store, before: Collection[str]) -> bool:
+    """Check that workers serve all queues besides those *before*, which others may have started."""
     try:
-        served = {queue for worker in store.fleet.workers() for queue in worker.queues}
+        workers = [worker for worker in store.fleet.workers() if worker.name not in before]
     except StoreError:
         return False
+    served = {queue for worker in workers for queue in worker.queues}
     return {"loop", "observe", "act"} <= served
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import fakeredis
 import pytest
 import redis
 
@@ -12,11 +13,14 @@ from api_kit import Site
 from boyd.embedded.redis_cluster import have_met, is_whole
 from boyd.models import Event, utc_now
 from boyd.settings.process_settings import load_settings
+from boyd.store import Store, WorkerInfo
+from boyd.text.version import VERSION
 from boyd_cli.commands.up_command import (
     AgentFiles,
     DeploymentWatch,
     _inspect_agents,
     _preload,
+    _workers_ready,
     is_news,
 )
 
@@ -147,3 +151,29 @@ def test_a_cluster_whose_server_does_not_answer_in_time_is_waited_for() -> None:
     assert not is_whole([BusyServer(0)])
     assert not is_whole([BusyServer(1)])
     assert is_whole([BusyServer(2)])
+
+
+def test_workers_of_others_do_not_count_as_those_that_up_has_started() -> None:
+    store = Store(fakeredis.FakeRedis(decode_responses=True))
+
+    def start_worker(name: str) -> None:
+        store.fleet.beat(
+            WorkerInfo(
+                name=name,
+                role="worker",
+                host="h",
+                pid=1,
+                queues=["loop", "observe", "act"],
+                agents=["a"],
+                version=VERSION,
+                started_at=utc_now(),
+                last_beat=utc_now(),
+            )
+        )
+
+    start_worker("other.1")
+    before = {worker.name for worker in store.fleet.workers()}
+    assert not _workers_ready(store, before)
+
+    start_worker("own.2")
+    assert _workers_ready(store, before)
