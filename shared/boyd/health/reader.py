@@ -120,8 +120,11 @@ def read_health(
     readings = _read_agents(client, roster, freezes)
     agents = readings.healths()
     messages, broker_error = _messages(brokers or [client], roster, agents, queues_of or {})
-    info, masters = first["info"], read_cluster(client)
-    server = ServerHealth.of(info, first["rules"]) if info is not None else None
+    info, masters = _unless_refused(first["info"]), read_cluster(client)
+    server = ServerHealth.of(info, _unless_refused(first["rules"])) if info is not None else None
+    archive = parse_status(ArchiveStatus, _unless_refused(first["archive"]))
+    traces = parse_status(TraceStatus, _unless_refused(first["traces"]))
+    followers = {"archive": archive, "traces": traces}
     servers = [master.server for master in masters if master.server is not None]
     return HealthSnapshot(
         roster=_complete_roster(roster, agents, readings.away),
@@ -132,11 +135,16 @@ def read_health(
         agents=agents,
         messages=messages,
         broker_error=broker_error,
-        archive=parse_status(ArchiveStatus, first["archive"]),
-        traces=parse_status(TraceStatus, first["traces"]),
+        archive=archive,
+        traces=traces,
+        unread=[name for name, status in followers.items() if status is None and first[name]],
         cluster=masters,
         unreached=sorted(readings.away),
     )
+
+
+def _unless_refused(reply: Any) -> Any:
+    return None if isinstance(reply, redis.RedisError) else reply
 
 
 def _freezes(first: Mapping[str, Any]) -> Mapping[str, str]:
@@ -180,9 +188,10 @@ _SERVER: dict[str, Command] = {
 
 
 def _ask(client: Client, commands: _Commands[_Q], optional: Collection[Any] = ()) -> dict[_Q, Any]:
-    """The replies to all commands in one round trip; None for *optional* ones refused.
+    """The replies to all commands in one round trip.
 
-    An error stands for the reply about one of `_KEYS` that holds another type.
+    An error stands for the reply to a refused *optional* one, and about one of `_KEYS` that holds
+    another type.
     """
     if not commands:
         return {}
@@ -193,10 +202,9 @@ def _ask(client: Client, commands: _Commands[_Q], optional: Collection[Any] = ()
         replies = dict(zip(commands, pipe.execute(raise_on_error=False), strict=True))
         for name, reply in replies.items():
             is_foreign = name in _KEYS and has_wrong_type(reply)
-            if isinstance(reply, redis.RedisError) and not is_foreign:
-                if name not in optional:
-                    raise reply
-                replies[name] = None
+            is_error = isinstance(reply, redis.RedisError) and not is_foreign
+            if is_error and name not in optional:
+                raise reply
     return replies
 
 

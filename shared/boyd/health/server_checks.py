@@ -11,6 +11,7 @@ from packaging.version import InvalidVersion, Version
 from boyd.health.finding import Finding, error, ok, span, warning
 from boyd.health.server_health import MasterHealth, ServerHealth
 from boyd.health.snapshot import HealthSnapshot, Roster, seconds_behind, works
+from boyd.models import from_ms
 from boyd.models.loop import FollowerStatus
 from boyd.store.fleet import WorkerInfo
 from boyd.store.keys import AGENTS, SHARED_TYPES
@@ -163,6 +164,8 @@ def _label(process: WorkerInfo) -> str:
 
 def check_archive(health: HealthSnapshot) -> Finding:
     """Check the archive."""
+    if "archive" in health.unread:
+        return _unread("archive")
     if health.archive is None:
         return ok("archive", "none runs; history is what Redis keeps")
     return _check_follower(health, health.archive, "archive", "database")
@@ -170,8 +173,15 @@ def check_archive(health: HealthSnapshot) -> Finding:
 
 def check_traces(health: HealthSnapshot) -> Iterator[Finding]:
     """Check the export of traces, if it has run within a week."""
-    if health.traces is not None:
+    if "traces" in health.unread:
+        yield _unread("traces")
+    elif health.traces is not None:
         yield _check_follower(health, health.traces, "traces", "collector")
+
+
+def _unread(name: str) -> Finding:
+    advice = "allow GET of its key for this user, and use the same version everywhere"
+    return warning(name, "its announcement cannot be read", advice)
 
 
 def _check_follower(
@@ -180,7 +190,7 @@ def _check_follower(
     """Check a process that copies ended work *into* something."""
     if not works(status, health.roster.now):
         reassurance = "nothing is lost while Redis keeps its last iterations"
-        if status.down_since is None:
+        if status.is_silent_at(from_ms(health.roster.now * 1000)):
             advice = f"start `boyd {name}` again, or check its log; {reassurance}"
             return error(name, "silent", advice).patched({"since": status.at})
         down = error(name, "down", f"check its {into}; {reassurance}")

@@ -6,7 +6,7 @@ Times are seconds since the epoch on the Redis server's clock.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from boyd.health.agent_health import AgentHealth
@@ -205,6 +205,9 @@ class HealthSnapshot:
             ("outcome",),
             counts=True,
         ),
+    )
+    unread: Collection[str] = declare(
+        "Those of `archive` and `traces` whose announcement is there or refused, but unreadable."
     )
     cluster: Sequence[MasterHealth] = declare(
         "The masters of a cluster, whose fullest one `server` is; empty without one."

@@ -278,7 +278,11 @@ class FollowerStatus(Model):
 
     def works_at(self, now: datetime) -> bool:
         """Check whether the process is alive, and its database or collector answers."""
-        return self.down_since is None and (now - self.at).total_seconds() < SILENT
+        return self.down_since is None and not self.is_silent_at(now)
+
+    def is_silent_at(self, now: datetime) -> bool:
+        """Check whether the process has announced nothing for too long to be alive."""
+        return (now - self.at).total_seconds() >= SILENT
 
 
 class ArchiveStatus(FollowerStatus):

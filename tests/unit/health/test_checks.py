@@ -21,9 +21,10 @@ from boyd.health.server_health import ServerHealth
 from boyd.health.snapshot import RETIRED, HealthSnapshot, Roster
 from boyd.models import Autonomy
 from boyd.models.investigation import ModelTotals
+from boyd.models.loop import ArchiveStatus
 from boyd.store import AgentEntry, Store, WorkerInfo, connect
 from boyd.store.fleet import Role
-from boyd.store.keys import AGENTS, FREEZES
+from boyd.store.keys import AGENTS, ARCHIVE, FREEZES, TRACES
 from boyd.store.server.server_release import Release
 from boyd.testing import Lab
 from boyd.text import queues
@@ -109,6 +110,7 @@ def health(*agents: AgentHealth, processes: Any = None, **more: Any) -> HealthSn
         "archive": None,
         "traces": None,
         "cluster": (),
+        "unread": (),
         "unreached": (),
     }
     return HealthSnapshot(roster=roster, agents=list(there), **{**defaults, **more})
@@ -277,6 +279,42 @@ def test_while_redis_cannot_write_no_process_counts_as_dead(changes: dict[str, A
 
 def test_a_broker_that_does_not_answer_is_an_error() -> None:
     assert bad(health(messages=None, broker_error="away")) == ["error: away"]
+
+
+# Archive and traces
+
+
+def follower_status(seconds_silent: float) -> ArchiveStatus:
+    """An archive whose database went down an hour ago, and that has been silent for so long."""
+    return ArchiveStatus(
+        name="archive.1",
+        at=datetime.fromtimestamp(NOW - seconds_silent, UTC),
+        down_since=datetime.fromtimestamp(NOW - 3600, UTC),
+        error="connection refused",
+    )
+
+
+def test_an_archive_that_ended_while_its_database_was_down_is_silent() -> None:
+    now = datetime.fromtimestamp(NOW, UTC)
+    down = about(health(archive=follower_status(1)), "archive")
+    silent = about(health(archive=follower_status(600)), "archive")
+
+    assert down.text(now) == "down for 60 min: connection refused"
+    assert silent.text(now) == "silent for 10 min"
+    assert "start `boyd archive` again" in silent.what_to_do
+
+
+@pytest.mark.parametrize(("key", "subject"), [(ARCHIVE, "archive"), (TRACES, "traces")])
+def test_an_announcement_that_cannot_be_read_is_reported(key: str, subject: str) -> None:
+    client = fakeredis.FakeRedis(decode_responses=True)
+    client.set(key, '{"of": "a later release"}')
+    later = about(read_health(client), subject)
+    client.delete(key)
+    client.lpush(key, "of another program")
+    foreign = about(read_health(client), subject)
+
+    assert later == foreign
+    assert (later.level, later.what) == ("warning", "its announcement cannot be read")
 
 
 # Workers and queues

@@ -151,6 +151,7 @@ LIBRARY = {
     "connections of a sandbox that are closed when they have ended": 10,
     "answers of a sandbox that are too long": 2,
     "servers of a new cluster that do not answer in time": 3,
+    "archive and traces whose announcement is unreadable or old": 25,
 }
 #: The most modules in all packages; a feature that needs more adds a line that names it.
 MODULES = {
