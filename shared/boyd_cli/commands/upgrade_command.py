@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 
 from boyd.agent import load_agent
-from boyd.embedded.state_folder import with_redis
+from boyd.embedded.state_folder import with_archive
 from boyd.errors import BoydError
 from boyd.health.finding import Finding, error, ok, warning
 from boyd.health.reader import read_health
@@ -16,6 +16,7 @@ from boyd.health.snapshot import HealthSnapshot
 from boyd.models import Model, utc_now
 from boyd.settings.process_settings import Settings
 from boyd.store import connect
+from boyd.store.keys import SHARED_TYPES
 from boyd.store.server.scripts import FORMAT
 from boyd.text.formatting import counted
 from boyd.text.version import VERSION
@@ -60,7 +61,7 @@ def upgrade(settings: Settings, check: bool, agents: tuple[str, ...], form: str)
         raise click.UsageError(
             "Boyd is upgraded by its package or image: --check says whether and how"
         )
-    result = check_upgrade(with_redis(with_agents(settings, agents)))
+    result = check_upgrade(with_archive(with_agents(settings, agents)))
     if not output.print_item(form, result):
         show_checks(result.findings, utc_now())
         output.say()
@@ -135,12 +136,18 @@ def _check_data(health: HealthSnapshot) -> Iterator[Finding]:
     for name, format in newer.items():
         problem = f"agent {name} is kept in format {format}; this release reads up to {FORMAT}"
         yield error("data", problem, "use the release that wrote it, or a later one")
-    if not newer:
+    for name in health.unreached:
+        advice = "start it, or let a replica take its place, and check again"
+        yield error("data", f"the server with the state of agent {name} does not answer", advice)
+    for key in health.roster.foreign:
+        advice = "delete it, or restore it from a backup, and check again"
+        yield error("data", f"{key} holds something else than a {SHARED_TYPES[key]}", advice)
+    if not (newer or health.unreached or health.roster.foreign):
         yield ok("data", f"in format {FORMAT}, which this release reads and writes")
 
 
 def _check_tables(settings: Settings) -> Iterator[Finding]:
-    """Compare the tables of the archive, if the settings name one, with those of this release."""
+    """Compare the tables of the archive, if there is one, with those of this release."""
     if not settings.archive_url:
         return
     from boyd.export.archive.database import NEWEST, Database

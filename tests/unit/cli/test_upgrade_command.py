@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,10 +11,17 @@ import fakeredis
 import pytest
 from click.testing import CliRunner, Result
 
+from boyd.embedded.state_folder import (
+    RunningDeployment,
+    archive_of,
+    publish_runtime,
+    state_lock,
+)
 from boyd.export.archive.database import Database
+from boyd.health.reader import read_health
 from boyd.models import utc_now
 from boyd.store import AgentEntry, Store, WorkerInfo
-from boyd.store.keys import Keys
+from boyd.store.keys import AGENTS, Keys
 from boyd.text.version import VERSION
 from boyd_cli.commands import upgrade_command
 from guide_kit import Guide, shows, steps
@@ -150,6 +158,40 @@ def test_the_tables_of_the_archive_are_compared(
     database.close()
 
     assert check(status=status, BOYD_ARCHIVE_URL=url)["state"] == state
+
+
+def test_the_tables_of_the_archive_beside_boyd_up_are_compared(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BOYD_REDIS_URL", raising=False)
+    monkeypatch.setenv("BOYD_STATE_DIR", str(tmp_path))
+    database = Database(archive_of(tmp_path), writes=True)
+    database.upgrade()
+    with database.begin() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    database.close()
+    runtime = RunningDeployment(redis_url="redis://127.0.0.1:9/0")
+
+    with state_lock(tmp_path), publish_runtime(tmp_path, runtime):
+        done = CliRunner().invoke(upgrade_command.upgrade, ["--check", "-o", "json"])
+    result = json.loads(done.stdout)
+
+    assert result["state"] == "blocked"
+    assert "version 9999" in texts(result, "error")[0]
+
+
+def test_agents_that_cannot_be_read_block_the_upgrade(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = replace(read_health(store.client), agents=[], unreached=["a"])
+    with monkeypatch.context() as patch:
+        patch.setattr(upgrade_command, "read_health", lambda _: away)
+        assert texts(check(status=1), "error") == [
+            "the server with the state of agent a does not answer"
+        ]
+
+    store.client.set(AGENTS, "of another program")
+    assert texts(check(status=1), "error") == [f"{AGENTS} holds something else than a hash"]
 
 
 def test_it_changes_nothing_by_itself(store: Store) -> None:
