@@ -6,7 +6,7 @@ import json
 import re
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +18,7 @@ import pytest
 from boyd.errors import CollectorUnavailable
 from boyd.export import tracing
 from boyd.export.tracing import spans as names
+from boyd.export.tracing import trace_export
 from boyd.export.tracing.spans import Span, TraceIds, is_sampled, iteration_trace, trace_link
 from boyd.export.tracing.trace_export import OtlpSender
 from boyd.intake import IntakeRequest, parse
@@ -31,7 +32,7 @@ from boyd.testing.model_server import call, say
 from boyd.text.trace_context import parse_traceparent
 from investigation_kit import Case
 from kit import Recorder, agent, choice, chooses, fails, overdue, person, reads, seen, sees
-from tracing_kit import Sink, check, export_of, tree
+from tracing_kit import Kept, Sink, check, export_of, tree
 
 ASKS = Autonomy(mode="approval-required")
 #: What nobody may find in a span.
@@ -322,6 +323,28 @@ def test_a_process_that_lost_the_export_cannot_record_progress() -> None:
     assert traces.take("b") is not None
     assert not traces.note("a", {"at:iteration": "x"})
     assert "at:iteration" not in (traces.take("b") or {})
+
+
+def test_a_process_that_lost_the_export_leaves_the_rest_to_the_one_that_has_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Slow(Kept):
+        """Takes so long that another process takes over."""
+
+        def send(self, spans: Sequence[Span]) -> bool:
+            """Keep the batch, when it is too late."""
+            lab.client.hset(Keys("test").traces, "until", 1)
+            assert lab.store.trace_progress.take("another") is not None
+            return super().send(spans)
+
+    monkeypatch.setattr(trace_export, "BATCH", 1)
+    lab = lab_of(Recorder().action())
+    for _ in range(3):
+        lab.run()
+    export, sink = export_of(lab.whole, Slow())
+    export.export("test")
+
+    assert len(sink.batches) == 1
 
 
 def test_a_procedure_is_a_trace_of_its_steps() -> None:

@@ -212,8 +212,10 @@ class TraceExport(WorkFollower[TraceStatus]):
         for portion in traces.portions(entry, progress, investigations):
             batch.append(portion)
             if sum(len(part.spans) for part in batch) >= BATCH:
-                self._flush(agent_id, batch)
+                goes_on = self._flush(agent_id, batch)
                 batch = []
+                if not goes_on:
+                    return
             if self._stopping.is_set():
                 return
         self._flush(agent_id, batch)
@@ -235,8 +237,8 @@ class TraceExport(WorkFollower[TraceStatus]):
         if self._status.standby:
             self._look_at = min(self._look_at, now + RENEW)
 
-    def _flush(self, agent_id: str, batch: Sequence[Portion]) -> None:
-        """Send a batch and note it."""
+    def _flush(self, agent_id: str, batch: Sequence[Portion]) -> bool:
+        """Send a batch and note it; False: another process has taken over."""
         ratio = self._settings.ratio
         spans = [
             [span for span in portion.spans if is_sampled(span.trace_id, ratio)]
@@ -248,6 +250,8 @@ class TraceExport(WorkFollower[TraceStatus]):
             self._status.name, changes
         ):
             log.warning("another process exports the traces of agent %s now", agent_id)
+            return False
+        return True
 
     def _send(self, portions: Sequence[Sequence[Span]]) -> None:
         """Send portions in one batch, or one by one if it is refused."""
