@@ -295,8 +295,13 @@ def _execute(
 def _ledger_name(ctx: RequestContext, id: str) -> str:
     """The id of an execution in the ledger: of a call that was approved, that of its approval."""
     kind, call_id = naming.parts(id)
-    call = ctx.agent.store.calls.get(call_id) if kind == "call" else None
-    return naming.approval(call.approval_id) if call and call.approval_id else id
+    if kind != "call":
+        return id
+    if call := ctx.agent.store.calls.get(call_id):
+        return naming.approval(call.approval_id) if call.approval_id else id
+    # A call is forgotten before its execution. The approval that it asked for has its name from it.
+    by_approval = naming.approval(ctx.agent.store.approvals.id_for(id))
+    return by_approval if ctx.agent.past_work.execution(by_approval) else id
 
 
 def _execution_of(ctx: RequestContext, id: str, call: Call) -> Execution:

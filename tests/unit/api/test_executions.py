@@ -112,6 +112,21 @@ def test_a_call_that_was_approved_can_be_judged_and_undone_by_its_own_id(
     assert (again.status_code, again.json["type"]) == (409, "/problems/rollback-refused")
 
 
+def test_an_approved_execution_keeps_its_name_when_its_call_is_forgotten(
+    desk: Site, done: list[str]
+) -> None:
+    call = desk.post(WRITE, {**BODY, "requiresApproval": True}).json
+    id = call["executionId"]
+    bob = desk.key("approvals", principal="bob", person=True)
+    desk.post(f"/approvals/{call['approvalId']}/approve", headers=bob)
+    before = desk.get(f"/executions/{id}").json
+    desk.lab.client.delete(desk.lab.store._keys.job(id))
+
+    assert desk.get(f"/executions/{id}").json == before
+    assert desk.post(f"/executions/{id}/rollback").status_code == 200
+    assert done == ["write x", "wipe x"]
+
+
 @pytest.mark.parametrize(
     "id", ["unknown", "loop:1", "loop:x", "call:", "call:x", "rollback:", "%20", "%0a", "*", "::"]
 )
