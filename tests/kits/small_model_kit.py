@@ -56,7 +56,7 @@ def _serve(context: int, grammar: str, seed: int) -> None:
     params.model.path = str(weights)
     params.n_ctx, params.n_parallel, params.warmup = context, 1, False
     params.hostnames, params.port = ["127.0.0.1"], 0
-    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 2
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
     params.sampling.seed, params.sampling.temp = seed, 1.0 if grammar else 0.0
     if grammar:
         kind = xllamacpp.common_grammar_type.COMMON_GRAMMAR_TYPE_USER
