@@ -504,7 +504,7 @@ class DeploymentWatch:
         return event.patched({"data": {**event.data, **more}})
 
     def _keep_key(self) -> None:
-        """Replace the key if Redis has lost it."""
+        """Replace a key that is no longer valid: whoever runs this command holds Redis anyway."""
         if time.monotonic() - self._key_checked_at < KEY_CHECK:
             return
         self._key_checked_at = time.monotonic()
@@ -512,7 +512,8 @@ class DeploymentWatch:
             raise ConfigError(f"{self._state} was deleted, with all data: start it again")
         before = read_key(self._state)
         if _own_key(self._store, self._state) != before:
-            output.say(f"Redis has lost the key; a new one is in {key_file(self._state)}")
+            reason = "Redis has lost the key, or it was revoked"
+            output.say(f"{reason}; a new one is in {key_file(self._state)}")
 
 
 #: The name and principal of the keys of displays.
