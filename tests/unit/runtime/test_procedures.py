@@ -76,6 +76,7 @@ class Farm:
         agent = settings.pop("agent", {})
         hooks, version = settings.pop("hooks", {}), settings.pop("version", "1")
         client, queues = settings.pop("client", None), settings.pop("queues", ())
+        others = settings.pop("others", [])
         own = actions or [
             self.action("drain", rollback=self.undo("drain")),
             self.action("restart"),
@@ -90,7 +91,8 @@ class Farm:
 
         renewing = plugin(procedure, *own, on_procedure=on_procedure, **hooks)
         renewing.version = version
-        return Lab(Agent("test", plugins=[renewing], **agent), client=client, queues=queues)
+        plugins = [*others, renewing]
+        return Lab(Agent("test", plugins=plugins, **agent), client=client, queues=queues)
 
 
 def step(id: str, action: str = "", **fields: Any) -> ProcedureStep:
@@ -367,6 +369,61 @@ def test_a_freeze_stops_it_until_a_person_resumes_it() -> None:
     lab.resolver.answer(again, "approved", person("bob"))
     assert go_on(lab).state == "succeeded"
     assert farm.done == ["drain", "restart"]
+
+
+class BrokenMail:
+    """A plugin that cannot tell people of a procedure; it counts its attempts."""
+
+    def __init__(self) -> None:
+        self.attempts: list[str] = []
+        self.plugin = plugin(id="broken", on_procedure=self._send)
+
+    def _send(self, procedure: ProcedureRecord) -> None:
+        self.attempts.append(procedure.state)
+        raise OSError("mail is down")
+
+
+def try_every_notice(lab: Lab, record: ProcedureRecord) -> None:
+    """Let the half hour pass in which people are to be told of the procedure."""
+    for _ in range(40):
+        overdue(lab, f"procedure:{record.id}")
+
+
+def test_a_plugin_that_cannot_tell_of_a_failure_does_not_make_others_repeat_it() -> None:
+    farm, mail = Farm(restart=OSError("no space")), BrokenMail()
+    lab = farm.lab(step("restart"), others=[mail.plugin])
+    record = start_procedure(lab)
+    try_every_notice(lab, record)
+
+    assert [event.state for event in farm.told] == ["failed"]
+    assert mail.attempts == 31 * ["failed"]
+    assert f"procedure:{record.id}" not in lab.client.zrange("boyd:{test}:due", 0, -1)
+
+
+def test_each_stop_of_a_procedure_has_notices_of_its_own() -> None:
+    farm, mail = Farm(), BrokenMail()
+    lab = farm.lab(step("drain"), others=[mail.plugin])
+    call(lab)
+    freeze(lab, True)
+    record = go_on(lab)
+    try_every_notice(lab, record)
+    lab.store.procedures.resume(record.id, "go on", ANN)
+    try_every_notice(lab, record)
+
+    assert [event.state for event in farm.told] == ["stopped"] * 2
+    assert mail.attempts == 62 * ["stopped"]
+
+
+def test_a_failed_notice_of_a_procedure_that_is_given_up_is_repeated() -> None:
+    farm, mail = Farm(), BrokenMail()
+    lab = farm.lab(step("drain"), others=[mail.plugin])
+    call(lab)
+    [record] = lab.store.procedures.all()
+    lose_workers(lab, record)
+    try_every_notice(lab, record)
+
+    assert [event.state for event in farm.told] == ["failed"]
+    assert mail.attempts == 31 * ["failed"]
 
 
 def test_an_error_of_boyd_that_lasts_stops_it_for_a_person(

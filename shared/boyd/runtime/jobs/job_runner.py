@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from boyd import naming
 from boyd.errors import StoreUnavailable
@@ -78,6 +78,8 @@ HANDOVERS = "executionHandovers"
 #: How often work may be put back for a worker whose plugins have its action, and the seconds
 #: between. In a large deployment most workers may be older ones.
 MAX_SEARCHES, SEARCH = 60, 1.0
+#: Seconds between attempts of a plugin to notify people, and their number after the first one.
+_NOTICE_RETRY, _NOTICE_TRIES = 60.0, 30
 #: The queue in the handovers of workers that do not have the action.
 _UNKNOWN = "?"
 
@@ -121,6 +123,28 @@ def leave_to_others(engine: Engine, action: str, fields: Fields) -> None:
         return
     if engine.fleet.has_others(fields.get("queue") or queues.ACT, engine.agent.fingerprint):
         raise Elsewhere(action, fields.get("queue") or queues.ACT, unknown=True)
+
+
+def notify_plugins(
+    engine: Engine, hook_name: str, fields: Fields, about: str, **values: Any
+) -> Later | None:
+    """Run a hook of each plugin until it has succeeded; None when nothing is left to do.
+
+    What has succeeded is noted in the job's *fields*, so that it is not repeated because another
+    one fails. Each *about* is an event of its own.
+    """
+    ctx, counts = engine.act_context(), {}
+    for hook in ctx.host.hooks(hook_name):
+        field = f"{hook_name}:{about}:{hook.plugin_id}"
+        tries, problems = int(fields.get(field, 0)), len(ctx.problems)
+        if tries <= _NOTICE_TRIES:
+            ctx.hook(hook, **values)
+            counts[field] = tries + 1 if len(ctx.problems) > problems else _NOTICE_TRIES + 1
+    if not counts:
+        return None
+    wait = _NOTICE_RETRY if min(counts.values()) <= _NOTICE_TRIES else 0
+    noted = {field: str(count) for field, count in counts.items()}
+    return Later(wait, noted, fields.get("queue"))
 
 
 class JobHandler(Protocol):
@@ -205,7 +229,7 @@ class JobRunner:
             return
         if stuck.give_up:
             log.warning("%s: giving up %s", self._engine.agent.id, name)
-            self._leave(Fence(name, stuck.attempt, ""), handler.give_up(id, stuck))
+            self._leave(Fence(name, stuck.attempt, stuck.worker), handler.give_up(id, stuck))
             return
         try:
             over = handler.handle_loss(id, stuck) if stuck.attempt > 1 else None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
 from boyd import naming
 from boyd.agent.procedure_plans import compensation_of
@@ -37,6 +37,7 @@ from boyd.runtime.jobs.job_runner import (
     JobHandler,
     Later,
     leave_to_others,
+    notify_plugins,
     requeue,
 )
 from boyd.store import StuckJob
@@ -45,9 +46,8 @@ from boyd.store.holds import NewHold
 log = logging.getLogger("boyd.runtime")
 
 _ENDED = Done("succeeded", 0.0)
-#: Seconds between attempts after an error or a failed notice, and their number for each of these.
-_RETRY = 60.0
-_TRIES = 30
+#: Seconds between attempts after an error, and their number.
+_RETRY, _TRIES = 60.0, 30
 
 
 class VerificationHandler(JobHandler):
@@ -107,7 +107,8 @@ class VerificationHandler(JobHandler):
         """Notify people that a grant was withdrawn, or ask them for one; both at least once."""
         record = self._offers.record_after(entry)
         if record is not None and record.ended_by == entry.id:
-            return self._tell("on_withdraw", fields, record=record, execution=entry)
+            notice = {"record": record, "execution": entry}
+            return notify_plugins(self._engine, "on_withdraw", fields, "", **notice)
         if record is not None:
             self._offers.offer(entry, record)
         return None
@@ -121,24 +122,6 @@ class VerificationHandler(JobHandler):
         ctx.run_hooks("on_verdict", execution=self._engine.store.executions.get(entry.id))
         # Noted if something follows that may be repeated.
         return requeue(fields.get("queue"), {"reported": "1"}) if entry.counted_in else None
-
-    def _tell(self, name: str, fields: Fields, about: str = "", **values: Any) -> Later | None:
-        """Run a hook of each plugin until it has succeeded; None when nothing is left to do.
-
-        What has succeeded is noted before anything else is done, so that it is not repeated.
-        """
-        ctx, counts = self._engine.act_context(), {}
-        for hook in ctx.host.hooks(name):
-            field = f"{name}:{about}:{hook.plugin_id}"
-            tries, problems = int(fields.get(field, 0)), len(ctx.problems)
-            if tries <= _TRIES:
-                ctx.hook(hook, **values)
-                counts[field] = tries + 1 if len(ctx.problems) > problems else _TRIES + 1
-        if not counts:
-            return None
-        wait = _RETRY if min(counts.values()) <= _TRIES else 0
-        noted = {field: str(count) for field, count in counts.items()}
-        return Later(wait, noted, fields.get("queue"))
 
     def _check(self, entry: ExecutionEntry) -> EffectCheck:
         action = self._action(entry)
@@ -288,7 +271,8 @@ class VerificationHandler(JobHandler):
         hold = self._holds.get(entry.action, entry.target)
         if hold is None or hold.kind != "suspended":
             return None
-        return self._tell("on_suspend", fields, about, hold=hold, execution=entry)
+        notice = {"hold": hold, "execution": entry}
+        return notify_plugins(self._engine, "on_suspend", fields, about, **notice)
 
     def _step(self, id: str) -> ProcedureStep | None:
         """The step of a procedure that an execution belongs to, by its name or its approval."""

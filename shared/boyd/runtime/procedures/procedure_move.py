@@ -7,9 +7,16 @@ may be repeated after its worker was lost: the ledger knows what was executed.
 from __future__ import annotations
 
 from boyd import naming
-from boyd.models import Fence
+from boyd.models import Fence, ProcedureRecord
 from boyd.runtime.engine import Engine
-from boyd.runtime.jobs.job_runner import Done, Fields, JobFailure, JobHandler, Later
+from boyd.runtime.jobs.job_runner import (
+    Done,
+    Fields,
+    JobFailure,
+    JobHandler,
+    Later,
+    notify_plugins,
+)
 from boyd.runtime.procedures.fenced_procedure import FencedProcedure
 from boyd.runtime.procedures.interruptions import (
     cancel,
@@ -23,8 +30,6 @@ from boyd.store import StuckJob, read_procedure
 from boyd.store.executions import KEEP
 from boyd.text import queues
 
-#: Seconds between attempts to notify people, and their number.
-_RETRY, _TRIES = 60.0, 30
 #: Seconds between attempts after an unexpected error, and their number.
 _RETRY_JOB = 60.0
 _JOB_TRIES = 5
@@ -61,30 +66,28 @@ def _move(procedure: FencedProcedure) -> Done | Later:
 
 
 def _notify(procedure: FencedProcedure) -> Done | Later:
-    """Notify people that it was stopped or has failed, at least once."""
-    record, tries = procedure.record, int(procedure.fields.get("tell", 0))
-    if 0 < tries <= _TRIES:
-        ctx = procedure.engine.act_context()
-        ctx.run_hooks("on_procedure", procedure=record)
-        procedure.write({"tell": str(tries + 1) if ctx.problems else ""})
-        if ctx.problems:
-            return Later(_RETRY)
-    if not record.has_ended:
-        return Later(KEEP)
-    return Done("succeeded" if record.state == "succeeded" else "failed", KEEP)
+    """Notify people that it was stopped or has failed; each plugin does so at least once."""
+    record, fields = procedure.record, procedure.fields
+    if fields.get("tell"):
+        # It may be stopped several times.
+        at = fields.get("endedAt") or fields.get("stoppedAt", "")
+        notice = notify_plugins(procedure.engine, "on_procedure", fields, at, procedure=record)
+        if notice and notice.seconds:
+            return notice
+    return _end_job(record) if record.has_ended else Later(KEEP, {"tell": ""})
 
 
-def _give_up(procedure: FencedProcedure, reason: str) -> Done:
+def _give_up(procedure: FencedProcedure, reason: str) -> Done | Later:
     """Fail it after its workers were lost repeatedly; nothing is undone."""
     if procedure.record.has_ended:
-        return Done("failed", KEEP)
+        return _end_job(procedure.record)
     if not procedure.is_past_last_step:
         give_up_step(procedure, reason)
-    procedure.end("failed", f"{reason}; nothing was undone")
-    engine, record = procedure.engine, procedure.record
-    record = engine.store.procedures.get(record.id) or record
-    engine.act_context().run_hooks("on_procedure", procedure=record)
-    return Done("failed", KEEP)
+    return procedure.end("failed", f"{reason}; nothing was undone")
+
+
+def _end_job(record: ProcedureRecord) -> Done:
+    return Done("succeeded" if record.state == "succeeded" else "failed", KEEP)
 
 
 class ProcedureHandler(JobHandler):
