@@ -199,6 +199,24 @@ def test_messages_are_not_moved_to_a_queue_that_does_not_exist(
         assert wait_until(lambda: channel.basic_get("work", no_ack=True)).body == "kept"
 
 
+def test_a_message_without_an_origin_ends_a_move_that_says_how_far_it_came(
+    rabbit: Rabbit, password: dict[str, Any]
+) -> None:
+    rig = Rig(Queues(**options(rabbit, password)))
+    with rabbit.channel() as channel:
+        publish(channel, "one", "two")
+        for _ in range(2):
+            message = wait_until(lambda: channel.basic_get("work"))
+            channel.basic_reject(message.delivery_tag, requeue=False)
+        wait_until(lambda: depth(rig, "dead") == 2)
+        channel.basic_publish_confirm(amqp.Message("three"), routing_key="dead")
+        wait_until(lambda: depth(rig, "dead") == 3)
+        with pytest.raises(QueueError, match="moved 2, then: a message does not say where"):
+            rig.act("requeue", {"queue": "dead"})
+        assert wait_until(lambda: channel.basic_get("dead", no_ack=True)).body == "three"
+        assert [channel.basic_get("work", no_ack=True).body for _ in range(2)] == ["one", "two"]
+
+
 def test_a_rabbitmq_killed_midway_loses_no_message(
     rabbit: Rabbit, password: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

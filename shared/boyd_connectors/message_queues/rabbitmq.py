@@ -146,7 +146,7 @@ class RabbitMQ:
             read_timeout=TIME,
             write_timeout=TIME,
         )
-        errors = (amqp.AMQPError, OSError)
+        errors = (amqp.AMQPError, OSError, QueueError)
         try:
             connection.connect()
         except errors as error:
