@@ -206,6 +206,18 @@ def test_an_issue_is_opened_once_and_closed_again(rig: Rig, github: EmulatedGitH
     assert call(rig, "open_issue", "verify", ISSUE, output).verdict == "no effect"
 
 
+def test_an_issue_below_hundreds_of_later_ones_is_not_opened_again(
+    rig: Rig, github: EmulatedGitHub
+) -> None:
+    first = rig.act("open_issue", ISSUE)
+    later: dict[str, Any] = {"state": "open", "labels": [], "body": None, "title": "Another"}
+    issues = github.arrange()["issues"]
+    numbers = range(len(issues) + 1, len(issues) + 401)
+    github.arrange(issues=[*issues, *({**later, "number": number} for number in numbers)])
+    again = rig.act("open_issue", ISSUE)
+    assert (again["issue"], again["opened"]) == (first["issue"], False)
+
+
 def test_the_rate_limit_is_left_alone_once_it_is_nearly_used_up(
     rig: Rig, github: EmulatedGitHub
 ) -> None:

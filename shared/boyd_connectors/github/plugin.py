@@ -24,6 +24,8 @@ RepositoryName = Annotated[str, Field(pattern=rf"^{_REPOSITORY}$")]
 _BRANCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,200}")
 FAILED = ("failure", "timed_out", "startup_failure")
 MAX_TEXT = 300
+#: The most pages of open issues in which the one with a key is looked for.
+ISSUE_PAGES = 20
 #: Seconds of a look, and those after which no other repository is begun.
 TIME, READ_TIME = 120.0, 80.0
 
@@ -270,9 +272,9 @@ class GitHub(Connector):
         return {"issue": answer["number"], "url": answer["html_url"], "opened": True}
 
     def _find_issue(self, params: IssueParams, ctx: Context) -> Any | None:
-        """The open issue with the key."""
+        """The open issue with the key; the newest come first."""
         repository = self._repository(params.repository, "open_issue")
-        issues = repository.pages(ctx, "/issues", state="open")
+        issues = repository.pages(ctx, "/issues", pages=ISSUE_PAGES, state="open")
         return next((issue for issue in issues if params.mark in (issue["body"] or "")), None)
 
     def _latest_runs(self, repository: Repository, ctx: Context) -> list[JsonObject]:
