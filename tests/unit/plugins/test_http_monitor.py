@@ -312,6 +312,17 @@ def test_healthy_endpoints_make_a_certain_assessment(web: Site) -> None:
     assert monitor.decide(situation) is None
 
 
+def test_an_endpoint_without_a_check_is_not_called_healthy(web: Site) -> None:
+    monitor = rig(endpoint(web.url), endpoint(web.url, "b"), endpoint(web.url, "c"))
+    checked = monitor.observe()
+
+    assert monitor.orient(checked).summary == "All 3 endpoints are healthy"
+    lost = monitor.orient(checked[:2])
+    assert lost.summary == "2 endpoints are healthy, 1 was not checked"
+    assert lost.evidence("http-monitor:analyze_failures")["unchecked"] == 1
+    assert monitor.orient(checked[:1]).summary == "1 endpoint is healthy, 2 were not checked"
+
+
 def test_an_iteration_without_checks_is_no_bill_of_health(web: Site) -> None:
     assert rig(endpoint(web.url)).orient([]).summary == "No endpoint was checked in this iteration"
 
@@ -339,6 +350,7 @@ def test_evidence_and_anomaly_name_the_endpoint(web: Site, nowhere: str) -> None
     situation = fail(rig(endpoint(nowhere), endpoint(web.url, "b"), endpoint(web.url, "c")), 3)
     assert situation.evidence("http-monitor:analyze_failures") == {
         "checked": 3,
+        "unchecked": 0,
         "unhealthyCount": 1,
         "pattern": "isolated",
         "unhealthy": [

@@ -85,6 +85,7 @@ LIBRARY = {
     "answers of plugins that are read for what they hold, and evidence of any kind": 81,
     "secrets by reference: what they name, who may use which, and masks of their values": 640,
     "the plugins baseline and likely-causes, which nothing in the kernel imports": 1_900,
+    "endpoints that were not checked, which nobody calls healthy": 20,
     "likely causes that may have changed, and those that people may have read": 70,
     "series of observed numbers, which the proof and the history of a target share": 135,
     "steps of procedures over many targets, in waves: plans, scripts, moves; alternatives": 1_275,

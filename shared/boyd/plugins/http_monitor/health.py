@@ -135,9 +135,16 @@ class Unhealthy(Model):
 
 
 class CheckEvidence(Model):
-    """The evidence for strategies; `unhealthy` is in the order of configuration."""
+    """The evidence for strategies.
+
+    Attributes:
+        checked: how many endpoints were checked in this iteration.
+        unchecked: how many were not, as when a worker was lost: nothing is known of them.
+        unhealthy: in the order of configuration.
+    """
 
     checked: int = 0
+    unchecked: int = 0
     unhealthy_count: int = 0
     pattern: Pattern = "none"
     unhealthy: list[Unhealthy] = Field(default_factory=list)
@@ -168,8 +175,10 @@ def gather(
     # A common cause is likely only if at least two endpoints fail.
     if len(failing) >= 2 and len(failing) * 2 >= len(observations):
         pattern = "cascading"
+    checked = {str(observation.data["endpointId"]) for observation in observations}
     return CheckEvidence(
         checked=len(observations),
+        unchecked=len(endpoints.keys() - checked),
         unhealthy_count=len(failing),
         pattern=pattern,
         unhealthy=ranked[:EVIDENCE],
@@ -189,12 +198,9 @@ def assess(
 ) -> SituationAssessment:
     """The evidence as an assessment; *observed* is its source, *due* if checks were due."""
     if not evidence.unhealthy:
-        number, data = evidence.checked, evidence.to_wire()
-        healthy = (
-            "The endpoint is healthy" if number == 1 else f"All {number} endpoints are healthy"
-        )
         unseen = "No endpoint was checked" if due else "No endpoint was due for a check"
-        finding = healthy if number else f"{unseen} in this iteration"
+        finding = _health(evidence) if evidence.checked else f"{unseen} in this iteration"
+        data = evidence.to_wire()
         return SituationAssessment(source=source, findings=[finding], confidence=1.0, data=data)
     return SituationAssessment(
         source=source,
@@ -226,6 +232,19 @@ def _unhealthy(
     )
 
 
+def _health(evidence: CheckEvidence) -> str:
+    """The finding if no checked endpoint is unhealthy."""
+    number = evidence.checked
+    if evidence.unchecked:
+        healthy = counted(number, "endpoint is", "endpoints are") + " healthy"
+        return f"{healthy}, {_gap(evidence)}"
+    return "The endpoint is healthy" if number == 1 else f"All {number} endpoints are healthy"
+
+
+def _gap(evidence: CheckEvidence) -> str:
+    return f"{evidence.unchecked} {'was' if evidence.unchecked == 1 else 'were'} not checked"
+
+
 def _findings(evidence: CheckEvidence) -> list[str]:
     endpoints = evidence.unhealthy[:NAMED]
     failures = [counted(endpoint.failures, "consecutive failure") for endpoint in endpoints]
@@ -234,7 +253,8 @@ def _findings(evidence: CheckEvidence) -> list[str]:
         f"{endpoint.name}: {text}" for endpoint, text in zip(endpoints, failures, strict=True)
     ]
     more = evidence.unhealthy_count - NAMED
-    return [*findings, f"and {more} more"] if more > 0 else findings
+    findings += [f"and {more} more"] if more > 0 else []
+    return [*findings, _gap(evidence)] if evidence.unchecked else findings
 
 
 def _factor(evidence: CheckEvidence) -> str:
