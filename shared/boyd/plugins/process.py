@@ -24,6 +24,7 @@ from boyd.plugins.command import (
     Systemctl,
     UnitName,
     environment,
+    kill_group,
     start,
 )
 
@@ -115,8 +116,13 @@ class Supervised:
 
     def _spawn(self) -> int:
         child = self._popen()
-        created = psutil.Process(child.pid).create_time()
-        _write(self.program.pidfile, f"{child.pid}\n{created!r}\n")
+        try:
+            created = psutil.Process(child.pid).create_time()
+            _write(self.program.pidfile, f"{child.pid}\n{created!r}\n")
+        except OSError as error:
+            # Nobody would find it without its pidfile, and the next start would make another one.
+            kill_group(child)
+            raise StartFailed(f"its pidfile cannot be written: {error}") from None
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = child.wait(self.program.settle)
             raise StartFailed(f"{self.program.argv[0]} ended immediately with code {code}")
@@ -318,8 +324,11 @@ class ProcessControl(Plugin):
 def _write(path: Path, text: str) -> None:
     """Write a file atomically."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text)
-    temporary.replace(path)
+    try:
+        temporary.write_text(text)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _output(log: Path | None) -> IO[bytes]:

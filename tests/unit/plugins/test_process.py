@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from boyd.errors import PluginError
-from boyd.plugins.process import ProcessControl, Program, Supervised
+from boyd.plugins.process import ProcessControl, Program, StartFailed, Supervised
 from plugin_kit import Rig
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
@@ -157,6 +157,18 @@ def test_a_process_that_ends_at_once_is_a_failed_start(rig: Callable[..., Rig]) 
 def test_a_program_that_does_not_exist_is_a_failed_start(rig: Callable[..., Rig]) -> None:
     with pytest.raises(Exception, match="cannot be started"):
         rig(["/no/such/program"]).act("start", {"name": "web"})
+
+
+def test_a_process_whose_pidfile_cannot_be_written_is_not_left_running(
+    rig: Callable[..., Rig], tmp_path: Path
+) -> None:
+    # A folder in its place: the file cannot replace it.
+    (tmp_path / "run" / "web.pid" / "full").mkdir(parents=True)
+    with pytest.raises(StartFailed, match="pidfile cannot be written"):
+        rig().act("start", {"name": "web"})
+    ours = psutil.Process().children()
+    assert not [child for child in ours if child.cmdline() == SLEEP]
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {"web.pid", "web.pid.lock"}
 
 
 def test_output_and_environment_are_as_configured(rig: Callable[..., Rig], tmp_path: Path) -> None:

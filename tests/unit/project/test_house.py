@@ -90,6 +90,7 @@ LIBRARY = {
     "series of observed numbers, which the proof and the history of a target share": 135,
     "steps of procedures over many targets, in waves: plans, scripts, moves; alternatives": 1_275,
     "settings of installed packages": 30,
+    "processes that end if their pidfile cannot be written": 9,
     "the history of a target: events, grouping, reading from Redis and archive, a report": 850,
     "scripts that read each key once, and before their first write": 55,
     "rights per action, votes of revoked keys, and no approval while frozen": 300,
