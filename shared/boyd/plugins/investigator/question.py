@@ -67,11 +67,11 @@ def _words(value: Any) -> str:
 
 
 def list_observations(observations: Sequence[Observation], limit: int = LIMIT) -> str:
-    """The observations for a prompt, most severe first, as many as *limit* characters hold."""
+    """The observations for a prompt, as many as *limit* characters hold; the gravest is cut."""
     entries: list[str] = []
     left = limit
     for observation in sorted(observations, key=_severity_order):
-        entry = _entry(observation)
+        entry = _entry(observation, EACH if entries else min(EACH, limit // 2))
         if len(entry) > left:
             break
         entries.append(entry)
@@ -94,14 +94,14 @@ def _severity_order(observation: Observation) -> int:
     return -SEVERITIES.index(observation.severity) if observation.severity else 1
 
 
-def _entry(observation: Observation) -> str:
+def _entry(observation: Observation, longest: int) -> str:
     about = {
         "source": observation.source,
         "type": observation.type,
         "severity": observation.severity or "none",
     }
     time = observation.timestamp.isoformat(timespec="seconds")
-    return tag_json("observation", observation.data, EACH, **about, time=time)
+    return tag_json("observation", observation.data, longest, **about, time=time)
 
 
 def _safe(value: Any) -> str:
