@@ -238,24 +238,29 @@ def _get(session: GuardedSession, url: str) -> SourcePage:
     headers = {"Accept-Encoding": "identity"}
     with session.get(url, stream=True, headers=headers, verify=trusted) as response:
         body = response.raw.read(MOST + 1, decode_content=False)
-        if len(body) <= MOST and response.raw.length_remaining:
+        is_long = len(body) > MOST
+        if not is_long and response.raw.length_remaining:
             raise requests.ConnectionError("the connection was lost")
         packing = response.headers.get("content-encoding", "identity").strip().lower()
-        body = _unpack(body, packing)
+        body, is_whole = _unpack(body, packing)
+        is_cut = is_long or len(body) > MOST
+        if not (is_whole or is_cut):
+            raise requests.ConnectionError("the compressed page breaks off")
         text = body[:MOST].decode(_charset(response.encoding), "replace")
         text = text.encode("utf-8", "replace").decode()
-        more = _CUT_OFF if len(body) > MOST else ""
+        more = _CUT_OFF if is_cut else ""
         location = response.headers.get("location")
         return SourcePage(response.status_code, response.reason or "", location, text + more)
 
 
-def _unpack(body: bytes, packing: str) -> bytes:
-    """The body, unpacked up to the limit."""
-    if packing in ("", "identity"):
-        return body
+def _unpack(body: bytes, packing: str) -> tuple[bytes, bool]:
+    """The body, unpacked up to the limit, and whether that is all of it."""
+    if packing in ("", "identity") or not body:
+        return body, True
     if packing not in ("gzip", "x-gzip", "deflate"):
         raise requests.exceptions.ContentDecodingError(f"unknown content encoding {packing!r}")
-    return zlib.decompressobj(wbits=47).decompress(body, MOST + 1)
+    unpacker = zlib.decompressobj(wbits=47)
+    return unpacker.decompress(body, MOST + 1), unpacker.eof
 
 
 def _charset(encoding: str | None) -> str:

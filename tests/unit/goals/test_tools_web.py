@@ -164,6 +164,22 @@ def test_a_compressed_page_is_decompressed_up_to_the_limit(server: Server) -> No
             read(url)
 
 
+def test_a_compressed_page_that_breaks_off_is_not_taken_for_whole(server: Server) -> None:
+    packed = gzip.compress(b"whale songs " * 500)
+    half = server.url("/", saying(packed[: len(packed) // 2], Content_Encoding="gzip"))
+    with pytest.raises(OSError, match="could not be fetched"):
+        read(half)
+
+
+def test_a_long_page_that_hardly_compresses_is_cut_with_a_note(
+    server: Server,
+) -> None:
+    packed = gzip.compress(b"x" * (MOST + 9), compresslevel=0)
+    page = read(server.url("/", saying(packed, Content_Encoding="gzip")))
+
+    assert page.text.endswith("x\n[the rest is left out]")
+
+
 @pytest.mark.parametrize("charset", ["nonsense", "punycode", "idna", "utf-7", "zlib", "hex"])
 def test_a_page_in_a_strange_charset_is_taken_as_utf_8(server: Server, charset: str) -> None:
     answer = saying("grüße".encode(), Content_Type=f"text/plain; charset={charset}")
