@@ -145,8 +145,8 @@ class Plugin(metaclass=_PluginType):
     ) -> Iterable[NotificationRecipient]:
         """The recipients to call `on_approval` for; by default one.
 
-        Called when the stage begins, and before each attempt; a recipient that is no longer among
-        them is skipped.
+        There may be 1000. Called when the stage begins, and before each attempt; one that is no
+        longer among them is skipped.
         """
         return (NotificationRecipient(id="", group="", kind=self.id),)
 

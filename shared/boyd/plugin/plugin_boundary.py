@@ -94,15 +94,15 @@ def is_main() -> bool:
 MAX_VALUES = 100_000
 
 
-def read_all(values: Iterable[_R]) -> list[_R]:
+def read_all(values: Iterable[_R], most: int = MAX_VALUES) -> list[_R]:
     """All values of an answer.
 
     Raises:
-        ValueError: there are more than `MAX_VALUES`; the rest is not read.
+        ValueError: there are more than *most*; the rest is not read.
     """
-    read = list(islice(values, MAX_VALUES + 1))
-    if len(read) > MAX_VALUES:
-        raise ValueError(f"gave more than {MAX_VALUES} values")
+    read = list(islice(values, most + 1))
+    if len(read) > most:
+        raise ValueError(f"gave more than {most} values")
     return read
 
 

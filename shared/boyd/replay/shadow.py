@@ -50,6 +50,7 @@ from boyd.phases.act_request import ActRequest, Requester
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.phases.phase_tape import short_key
 from boyd.plugin import Action, Context, Observer, Plugin
+from boyd.plugin.plugin_boundary import read_all
 from boyd.replay.carried_past import CarriedPast, digests_by_plugin
 from boyd.replay.playback import Gaps, Playback, StateWrite, UnrecordedRead, WrittenState
 from boyd.replay.process_memory import ProcessMemory
@@ -249,7 +250,7 @@ class Shadow:
         """The playbooks of a plugin; none if it makes them from what is out of reach here."""
         gaps = Gaps()
         try:
-            return list(plugin.playbooks(self._init_context(plugin.id, gaps)))
+            return read_all(plugin.playbooks(self._init_context(plugin.id, gaps)))
         except Exception:
             if gaps.found:
                 return []

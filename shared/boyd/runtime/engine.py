@@ -19,7 +19,7 @@ from boyd.phases.observe import Isolate
 from boyd.phases.phase_context import PhaseContext, describe
 from boyd.plugin import Context, Llm
 from boyd.plugin.context import IdentitySigner
-from boyd.plugin.plugin_boundary import contain
+from boyd.plugin.plugin_boundary import contain, read_all
 from boyd.runtime.approvals.approval_gateway import ReadOnlyApprovals, StoredApprovalGateway
 from boyd.runtime.leases import LeasedLedger, Leases
 from boyd.security.approval_signatures import ApprovalSigner
@@ -188,7 +188,9 @@ class Engine:
 
     def _playbooks(self) -> dict[str, list[str]]:
         plugins = self.agent.host.plugins.values()
-        return {plugin.id: list(plugin.playbooks(self.context(plugin.id))) for plugin in plugins}
+        return {
+            plugin.id: read_all(plugin.playbooks(self.context(plugin.id))) for plugin in plugins
+        }
 
     def init_plugins(self) -> None:
         """Initialize every plugin, in order.

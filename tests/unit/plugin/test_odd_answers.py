@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 from enum import StrEnum
 from typing import Any
@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, model_serializer
 
-from boyd import Agent
+from boyd import Agent, Context, Observation, Plugin
 from boyd.models import ActionResult, Decision, LoopResult
-from boyd.plugin import Action, Observer, Strategy
+from boyd.plugin import Action, Observer, Strategy, orienter
 from boyd.plugin.plugin_boundary import MAX_VALUES, plain
 from boyd.testing import Lab
 from kit import choice, chooses, plugin, seen
@@ -124,6 +124,27 @@ def test_a_mapping_without_an_end_is_no_output() -> None:
     result = run(chooses(choice()), Action(name="do", execute=EndlessMapping))
 
     assert [each.error for each in result.action_results] == [
+        f"ValueError: gave more than {MAX_VALUES} values"
+    ]
+
+
+class EndlessPlaybooks(Plugin):
+    """Reads playbooks, and makes some without an end."""
+
+    id = "endless"
+
+    def playbooks(self, ctx: Context) -> Iterator[str]:
+        return (str(number) for number in range(2 * MAX_VALUES))
+
+    @orienter()
+    def read(self, observations: list[Observation], ctx: Context) -> None:
+        ctx.playbooks()
+
+
+def test_playbooks_without_an_end_are_not_read() -> None:
+    result = Lab(Agent("test", plugins=[EndlessPlaybooks()])).run()
+
+    assert [problem.error for problem in result.problems] == [
         f"ValueError: gave more than {MAX_VALUES} values"
     ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from boyd import Agent, Context, Plugin
 from boyd.agent import agent_from_file
 from boyd.models import LoopResult
 from boyd.plugin.installed_plugins import installed_plugins
+from boyd.plugin.plugin_boundary import MAX_VALUES
 from boyd.replay.differences import judge
 from boyd.replay.recordings import read_cases
 from boyd.replay.replay_run import ShadowPool
@@ -185,6 +187,15 @@ class Broken(Plugin):
         raise ValueError("no such page")
 
 
+class Endless(Plugin):
+    """Makes playbooks without an end."""
+
+    id = "endless"
+
+    def playbooks(self, ctx: Context) -> Iterator[str]:
+        return (str(number) for number in range(2 * MAX_VALUES))
+
+
 class Curious(Plugin):
     """Reads its state in `init`."""
 
@@ -205,6 +216,11 @@ def test_init_sees_the_playbooks_of_now_that_need_no_state() -> None:
 def test_playbooks_that_fail_otherwise_keep_a_replay_from_starting() -> None:
     with pytest.raises(CannotTell, match=r"keeper.init failed: .*no such page"):
         Shadow(Agent("test", plugins=[Broken(), Keeper()])).init_plugins()
+
+
+def test_playbooks_without_an_end_keep_a_replay_from_starting() -> None:
+    with pytest.raises(CannotTell, match=f"gave more than {MAX_VALUES} values"):
+        Shadow(Agent("test", plugins=[Endless(), Keeper()])).init_plugins()
 
 
 def test_an_init_that_reads_state_keeps_a_replay_from_starting() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
+from itertools import count, takewhile
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from boyd.models import (
     utc_now,
 )
 from boyd.outbound import DELAYS, callback
+from boyd.runtime.jobs.notifications import MAX_RECIPIENTS
 from boyd.store import Verdict
 from boyd.testing import Lab
 from boyd_cli.views import approval_view
@@ -442,6 +444,26 @@ def test_a_plugin_that_cannot_name_its_targets_delays_no_other_and_is_asked_agai
     pager.unable = False
     overdue(lab, name(item))
     assert (stages, len(pager.sent)) == (["waiting"], 2)
+
+
+@pytest.mark.parametrize("method", ["notification_recipients", "escalation_recipients"])
+def test_a_list_of_targets_without_an_end_is_refused(
+    method: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    numbers = count()
+
+    def endless(*_: Any) -> Iterator[NotificationRecipient]:
+        return (
+            NotificationRecipient(id=f"t{n}", group="ops", kind="test")
+            for n in takewhile(lambda n: n < 20 * MAX_RECIPIENTS, numbers)
+        )
+
+    monkeypatch.setattr(Pager, method, endless)
+    lab = Pager().lab()
+    overdue(lab, name(pending(lab)))
+
+    assert f"gave more than {MAX_RECIPIENTS} values" in caplog.text
+    assert next(numbers) % (MAX_RECIPIENTS + 1) == 0
 
 
 def test_an_error_long_after_the_last_one_is_tried_again_as_soon_as_that(

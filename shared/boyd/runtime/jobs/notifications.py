@@ -34,6 +34,7 @@ from boyd.outbound import retry_delay
 from boyd.phases import time_limit
 from boyd.phases.phase_context import HOOK_TIMEOUT, describe
 from boyd.plugin import Hook
+from boyd.plugin.plugin_boundary import read_all
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.job_runner import Done, Fields, JobFailure, JobHandler, Later
 from boyd.store import StuckJob, read_callback
@@ -45,6 +46,8 @@ log = logging.getLogger("boyd.runtime")
 _RECHECK = 86400.0
 #: The same for an outcome, which also comes at once unless its message is lost.
 _RECHECK_OUTCOME = 30.0
+#: Most recipients of one plugin for a stage: one script plans them all, and Redis waits for it.
+MAX_RECIPIENTS = 1000
 #: Characters of an error in a record.
 _MAX_ERROR = 300
 _ENDED = Done("succeeded", 0.0)
@@ -257,7 +260,8 @@ def _recipients(
         name_recipients = partial(plugin.escalation_recipients, item, ctx)
     else:
         name_recipients = partial(plugin.notification_recipients, item, stage, ctx)
-    return list(time_limit.call(lambda: list(name_recipients()), HOOK_TIMEOUT))
+    read = partial(read_all, most=MAX_RECIPIENTS)
+    return list(time_limit.call(lambda: read(name_recipients()), HOOK_TIMEOUT))
 
 
 def _hook(engine: Engine, plugin_id: str) -> Hook:
