@@ -76,14 +76,6 @@ def _first_time(members: Sequence[tuple[str, float]]) -> float | None:
     return members[0][1] / 1000 if members else None
 
 
-def _resume_time(events: Sequence[tuple[str, Mapping[str, str]]]) -> float | None:
-    """The time when the agent was resumed, if that is its latest event."""
-    for name, fields in events:
-        if fields.get("kind") == "agent.resumed":
-            return seconds(name.partition("-")[0])
-    return None
-
-
 @health_fields
 class Progress:
     """The iterations of an agent."""
@@ -235,8 +227,7 @@ class Stops:
         gauge("boyd_agent_paused", "1 if it is paused.", is_set),
     )
     resumed_at: float | None = declare(
-        "The time when it was resumed, if nothing has happened since.",
-        answer("events", lambda pipe, key, _: pipe.xrevrange(key, count=1), _resume_time),
+        "The last time when it was resumed.", hash_field("loop", "resumedAt", seconds)
     )
     frozen: str | None = declare(
         "The reason of its freeze or the deployment's.",

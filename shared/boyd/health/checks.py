@@ -259,12 +259,16 @@ def _check_observing(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:
 
 
 def seconds_blind(roster: Roster, agent: AgentHealth) -> float | None:
-    """Seconds since a continuous agent has observed; None unless it should have done so since."""
+    """Seconds since a continuous agent has observed; None unless it should have done so since.
+
+    It need not have done so while it was paused.
+    """
     entry, observed = agent.entry, agent.progress.observed
     if entry.mode != "continuous" or agent.stops.paused is not None or observed is None:
         return None
-    silence = roster.now - observed
-    return silence if silence > max(BLIND * entry.loop_interval, BLIND_AT_LEAST) else None
+    due_for = roster.now - max(observed, agent.stops.resumed_at or 0.0)
+    is_blind = due_for > max(BLIND * entry.loop_interval, BLIND_AT_LEAST)
+    return roster.now - observed if is_blind else None
 
 
 def _check_stored_state(roster: Roster, agent: AgentHealth) -> Iterator[Finding]:

@@ -666,19 +666,22 @@ def test_health_counts_the_failures_of_an_observer() -> None:
     assert measured_health.observers["p:bad"].failures == 1
 
 
-def test_a_resumed_agent_is_known_as_such_until_something_happens() -> None:
+def test_health_tells_when_an_agent_was_resumed_whatever_happens_afterwards() -> None:
     lab = Lab(agent())
+    lab.store.loop_control.resume()
+    _, running = health_of(lab)
     lab.store.loop_control.pause("holidays")
     _, paused = health_of(lab)
     lab.store.loop_control.resume()
     _, resumed = health_of(lab)
     lab.run()
-    _, ran = health_of(lab)
+    _, later = health_of(lab)
 
+    assert (running.stops.resumed_at, paused.stops.resumed_at) == (None, None)
     assert paused.stops.paused == "holidays"
     assert resumed.stops.paused is None
     assert resumed.stops.resumed_at is not None
-    assert ran.stops.resumed_at is None
+    assert later.stops.resumed_at == resumed.stops.resumed_at
 
 
 def test_messages_are_counted_by_queue() -> None:
@@ -769,6 +772,16 @@ def test_a_continuous_agent_without_new_observations_is_reported_with_its_phase(
 
     assert texts == ["warning: it has made no observations for 10 min: iteration 7 in phase act"]
     assert fresh == []
+
+
+@pytest.mark.parametrize(("resumed_at", "is_reported"), [(NOW - 20, False), (NOW - 1000, True)])
+def test_a_resumed_agent_has_time_for_its_first_observations(
+    resumed_at: float, is_reported: bool
+) -> None:
+    held = agent_health(CONTINUOUS, observed=NOW - 9000, slot=NOW - 1, resumed_at=resumed_at)
+    texts = bad(health(held, processes=[process(), BEAT]))
+
+    assert any("no observations" in text for text in texts) == is_reported
 
 
 @pytest.mark.parametrize("key", [AGENTS, FREEZES])

@@ -3,7 +3,7 @@
 -- Events  agent.resumed, iteration.started
 local loop, iteration, due, events, runs_pending, intake, audit_open = unpack(KEYS)
 local resend_after = unpack(ARGV, 1, 1)
--- @include audit begin_iteration expect rest whole_number work_waits
+-- @include audit begin_iteration expect rest time whole_number work_waits
 local actor = rest(2)
 local state = read_loop()
 local waits = work_waits()
@@ -11,6 +11,7 @@ expect(due, 'zset')
 if state.paused then
   expect(audit_open, 'stream')
   redis.call('HDEL', loop, 'paused', 'pausedAt')
+  redis.call('HSET', loop, 'resumedAt', now_ms())
   emit('agent.resumed')
   audit('agent.resumed', 'before', 'paused', 'after', 'running', unpack(actor))
 end
