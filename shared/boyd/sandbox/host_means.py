@@ -9,8 +9,9 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
+from functools import wraps
 from pathlib import Path
 
 from boyd.errors import Overrun
@@ -20,8 +21,25 @@ from boyd.sandbox.confined_call import CannotConfine, Isolation, bubblewrap, cal
 
 #: Seconds that a trial may take.
 _TRIAL = 30.0
+#: Seconds after which what failed is tried again: a host may be busy, or a folder be made.
+_AGAIN = 60.0
 #: Processes that a trial starts beyond a limit.
 _TRIED_PROCESSES = 4
+
+
+def _remember_success(trial: Callable[..., str | None]) -> Callable[..., str | None]:
+    """Try with the same arguments once, but again a minute after a problem."""
+    outcomes: dict[tuple[str, ...], tuple[str | None, float]] = {}
+
+    @wraps(trial)
+    def find_problem(*args: str) -> str | None:
+        problem, tried_at = outcomes.get(args, ("", float("-inf")))
+        if problem is not None and time.monotonic() - tried_at >= _AGAIN:
+            problem = trial(*args)
+            outcomes[args] = problem, time.monotonic()
+        return problem
+
+    return find_problem
 
 
 def isolation() -> Isolation:
@@ -37,7 +55,7 @@ def find_limit_problem(sandbox: Sandbox) -> str | None:
     return _missing(sandbox.patched({**alike, "processes": tried}).to_json())
 
 
-@cache
+@_remember_success
 def _missing(text: str) -> str | None:
     sandbox = Sandbox.from_json(text)
     try:
@@ -64,7 +82,7 @@ def _without_bubblewrap(sandbox: Sandbox, own_user: bool) -> str | None:
     return None
 
 
-@cache
+@_remember_success
 def _bubblewrap_problem() -> str | None:
     """The problem that keeps bubblewrap from working here."""
     if shutil.which("bwrap") is None:
