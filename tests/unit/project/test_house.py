@@ -157,6 +157,7 @@ LIBRARY = {
     "servers of a new cluster that do not answer in time": 3,
     "archive and traces whose announcement is unreadable or old": 25,
     "an export of traces that another process has taken over": 4,
+    "means of sandboxes that are tried again after a problem": 14,
 }
 #: The most modules in all packages; a feature that needs more adds a line that names it.
 MODULES = {
