@@ -504,7 +504,7 @@ class DeploymentWatch:
         return event.patched({"data": {**event.data, **more}})
 
     def _keep_key(self) -> None:
-        """Replace a key that is no longer valid: whoever runs this command holds Redis anyway."""
+        """Replace a key that is no longer valid; only an owner of Redis runs this command."""
         if time.monotonic() - self._key_checked_at < KEY_CHECK:
             return
         self._key_checked_at = time.monotonic()
