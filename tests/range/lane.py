@@ -65,19 +65,18 @@ class Lane(Plugin):
     @observer(timeout=60)
     def look(self, ctx: Context) -> list[Observation]:
         """See faults and harm."""
+        began = ctx.now()
         data: Any = {"faults": self.faults(), "harm": self.harm()}
-        return [Observation(source=f"{self.id}/look", type="state", timestamp=ctx.now(), data=data)]
+        return [Observation(source=f"{self.id}/look", type="state", timestamp=began, data=data)]
 
     @orienter()
     def judge(self, observations: list[Observation], ctx: Context) -> SituationAssessment:
         """Name what is wrong."""
-        evidence: Any = next(
-            observation.data
-            for observation in observations
-            if observation.source == f"{self.id}/look"
-        )
+        look = next(look for look in observations if look.source == f"{self.id}/look")
+        evidence: Any = look.data
         wrong = [*evidence["faults"], *evidence["harm"]]
-        if not wrong:
+        # A look from before the verdict does not tell that all is well since.
+        if not wrong and look.timestamp.timestamp() > ctx.state.get("tried", 0):
             ctx.state.delete("tried")
         return SituationAssessment(
             source=f"{self.id}:judge",
@@ -163,7 +162,7 @@ class Lane(Plugin):
 
     def _verdict(self, verdict: EffectName, evidence: str, ctx: Context) -> EffectVerdict:
         if verdict != "effective":
-            ctx.state.set("tried", verdict)
+            ctx.state.set("tried", ctx.now().timestamp())
         ctx.state.delete("open")
         return EffectVerdict(verdict=verdict, evidence=evidence)
 
