@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from boyd.agent.procedure_plans import keep_rollback
 from boyd.errors import ActionHeld, AgentRevoked, SecretUnavailable, Veto
@@ -15,12 +15,16 @@ from boyd.models import (
     ActionResult,
     Claim,
     ClaimOutcome,
+    ExecutionEntry,
+    ExecutionRequest,
+    Fence,
     Gate,
     JsonObject,
     Level,
     ProcedureRecord,
+    Proposal,
 )
-from boyd.phases.act_request import ActRequest, ApprovalGateway, Ledger
+from boyd.phases.act_request import ActRequest
 from boyd.phases.action_call import (
     call_action,
     failure,
@@ -44,6 +48,49 @@ from boyd.plugin import Context, Procedure
 from boyd.plugin.plugin_boundary import params_to_json, validate, with_defaults
 
 _UNGRANTED = "the grant to run alone in such situations has ended"
+
+
+class Ledger(Protocol):
+    """The executions; each is claimed before it starts, so it happens at most once."""
+
+    def result(self, execution_id: str) -> ActionResult | None:
+        """Return the result of an execution that has ended, or None."""
+
+    def get(self, execution_id: str) -> ExecutionEntry | None:
+        """Return the entry of an execution that was claimed, or None."""
+
+    def claim(self, execution: ExecutionRequest) -> Claim:
+        """Claim an execution atomically."""
+
+    def forgo(self, execution_id: str, fence: Fence) -> Claim:
+        """Give up an execution; the claim tells of an earlier attempt."""
+
+    def shorten(self, result: ActionResult, principal: str) -> ActionResult:
+        """The result as far as the storage budget of *principal* has room for it."""
+
+    def finish(self, execution_id: str, token: str, result: ActionResult) -> bool:
+        """Record the result; return False if the claim was lost meanwhile."""
+
+    def begin(self, token: str, record: ProcedureRecord, result: ActionResult) -> bool:
+        """Let a job continue the claimed execution; return False if the claim was lost."""
+
+
+class ApprovalGateway(Protocol):
+    """Queues proposals for people to approve."""
+
+    def propose(self, proposal: Proposal, execution_id: str, by_machine: bool = False) -> str:
+        """Queue *proposal* or join the same one; return its id, empty if its runs were cancelled.
+
+        Raises:
+            ActionHeld: it is proposed *by_machine*, and in flight on its target; or it was denied
+                there since the iteration has decided on it.
+        """
+
+    def waits(self, proposal: Proposal) -> bool:
+        """Report whether the same proposal is already pending."""
+
+    def approval_of(self, execution_id: str) -> str | None:
+        """Return the approval that an earlier attempt of an execution asked for, or None."""
 
 
 def act(

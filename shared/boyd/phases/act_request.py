@@ -1,69 +1,12 @@
-"""A request to the act phase: the action, for whom, on which terms; and whom the phase asks."""
+"""A request to the act phase: the action, on whose behalf, and on which terms."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
 
-from boyd.models import (
-    ActionResult,
-    Claim,
-    Decision,
-    ExecutionEntry,
-    ExecutionRequest,
-    Fence,
-    Gate,
-    JsonObject,
-    ProcedureRecord,
-    ProcedureStep,
-    Proposal,
-    Situation,
-    TrackRecord,
-)
-
-
-class Ledger(Protocol):
-    """The executions; each is claimed before it starts, so it happens at most once."""
-
-    def result(self, execution_id: str) -> ActionResult | None:
-        """The result of that execution, if it has ended."""
-
-    def get(self, execution_id: str) -> ExecutionEntry | None:
-        """The entry of that execution, if it was ever claimed."""
-
-    def claim(self, execution: ExecutionRequest) -> Claim:
-        """Claim an execution atomically."""
-
-    def forgo(self, execution_id: str, fence: Fence) -> Claim:
-        """Give up an execution; the claim tells of an earlier attempt."""
-
-    def shorten(self, result: ActionResult, principal: str) -> ActionResult:
-        """The result as far as the storage budget of *principal* has room for it."""
-
-    def finish(self, execution_id: str, token: str, result: ActionResult) -> bool:
-        """Record the result; return False if the claim was lost meanwhile."""
-
-    def begin(self, token: str, record: ProcedureRecord, result: ActionResult) -> bool:
-        """Let a job continue the claimed execution; return False if the claim was lost."""
-
-
-class ApprovalGateway(Protocol):
-    """The approval queue, for actions that need a person's approval."""
-
-    def propose(self, proposal: Proposal, execution_id: str, by_machine: bool = False) -> str:
-        """Queue *proposal* or join the same one; return its id, empty if its runs were cancelled.
-
-        Raises:
-            ActionHeld: it is proposed *by_machine*, and in flight on its target.
-        """
-
-    def waits(self, proposal: Proposal) -> bool:
-        """Report whether the same proposal is already pending."""
-
-    def approval_of(self, execution_id: str) -> str | None:
-        """The approval that an earlier attempt of this execution proposed, if any."""
+from boyd.models import Decision, Fence, Gate, JsonObject, ProcedureStep, Situation, TrackRecord
 
 
 @dataclass(frozen=True)
@@ -96,7 +39,7 @@ class Requester:
 
 @dataclass(frozen=True)
 class ProposalTerms:
-    """The proposal of an action that a person has to approve.
+    """The terms of a proposal to a person, beside the action and its requester.
 
     Attributes:
         origin: identifies it, if it does not go by the id of the execution.

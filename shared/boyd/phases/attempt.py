@@ -1,4 +1,4 @@
-"""An attempt to act: the gate's verdict, the checks before it is claimed, and the terms of that."""
+"""An attempt to act: the gate's verdict, checks before the claim, and the terms of the claim."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ class Attempt:
 
     @property
     def action(self) -> Action:
-        """The action that is attempted."""
+        """The action to execute, propose or roll back."""
         return self.circumstances.action
 
     @property
     def by(self) -> str:
-        """The principal that the audit names."""
+        """The name in the audit trail: the requester, or else the agent itself."""
         return self.request.requester.by or f"agent:{self.ctx.agent.id}"
 
     @property

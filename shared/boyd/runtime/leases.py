@@ -121,7 +121,7 @@ _T = TypeVar("_T")
 
 
 class LeasedLedger:
-    """Implements `phases.act_request.Ledger` on the store, for one execution.
+    """Implements `phases.act.Ledger` on the store, for one execution.
 
     Claiming and finishing are idempotent and repeated while Redis does not answer; a result that
     only this worker knows for longer.

@@ -76,7 +76,7 @@ KERNEL = {
     "observations that were sent in the name of a plugin, which nobody takes for its own": 21,
     "an intake without room, which raises as every full queue does": 10,
     "cases that wait once people have approved their action": 39,
-    "requests to act, attempts, proposals and the tape of a phase in modules of their own": 104,
+    "requests to act, attempts, proposals and the tape of a phase in modules of their own": 98,
 }
 LIBRARY = {
     "the library without its guests": 66_000,
@@ -150,7 +150,7 @@ LIBRARY = {
     "an intake without room, which raises as every full queue does": 10,
     "commands whose output was cut off, and those that were out of time": 12,
     "a revision of MCP that a server says it speaks": 7,
-    "requests to act, attempts, proposals and the tape of a phase in modules of their own": 107,
+    "requests to act, attempts, proposals and the tape of a phase in modules of their own": 101,
     "incidents that are learned although their folder cannot be written": 8,
     "connections of a sandbox that are closed when they have ended": 10,
     "answers of a sandbox that are too long": 2,

@@ -33,7 +33,7 @@ class ReadOnlyApprovals:
 
 
 class StoredApprovalGateway:
-    """Implements `phases.act_request.ApprovalGateway` on the store."""
+    """Implements `phases.act.ApprovalGateway` on the store."""
 
     def __init__(self, store: AgentStore, retention: Retention, notify: bool) -> None:
         """Queue approvals; with *notify* a plugin notifies people of them."""

@@ -23,7 +23,8 @@ from boyd.models import (
     RunStatus,
 )
 from boyd.phases import act, action_call, decide
-from boyd.phases.act_request import ActRequest, CountingTerms, Ledger, ProposalTerms, Requester
+from boyd.phases.act import Ledger
+from boyd.phases.act_request import ActRequest, CountingTerms, ProposalTerms, Requester
 from boyd.plugin import Procedure
 from boyd.runtime.autonomy.case_draws import CaseDraws
 from boyd.runtime.autonomy.offers import AutonomyOffers

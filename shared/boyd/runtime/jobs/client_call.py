@@ -18,7 +18,8 @@ from boyd.models import (
     default_rationale,
 )
 from boyd.phases import action_call, time_limit
-from boyd.phases.act_request import ActRequest, Ledger, ProposalTerms, Requester
+from boyd.phases.act import Ledger
+from boyd.phases.act_request import ActRequest, ProposalTerms, Requester
 from boyd.phases.orient import reason_of
 from boyd.phases.phase_context import describe
 from boyd.plugin import Perform
