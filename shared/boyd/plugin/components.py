@@ -48,7 +48,7 @@ from boyd.models import Autonomy, Budget, Level, Reversibility, Sandbox, StepAct
 from boyd.models.base import strip_prefix
 from boyd.models.effect import EffectChecks
 from boyd.models.investigation import Category
-from boyd.plugin.plugin_boundary import own_copy, params_to_json, plain, read_all, validate
+from boyd.plugin.plugin_boundary import own_copy, params_to_json, plain_copy, read_all, validate
 
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
@@ -83,7 +83,9 @@ class Taker:
             raise TypeError(f"returned a {type(answer).__name__}, which nobody awaits: {_PLAIN}")
         if inspect.isgenerator(answer) and not self._yields:
             raise TypeError(f"returned a generator, which nobody reads: {_PLAIN}")
-        return plain(read_all(answer) if self._yields and isinstance(answer, Iterator) else answer)
+        if self._yields and isinstance(answer, Iterator):
+            answer = read_all(answer)
+        return plain_copy(answer)
 
 
 _PLAIN = "make it a plain function that returns its answer"

@@ -191,7 +191,7 @@ def own_copy(value: Any) -> Any:
     return value
 
 
-def plain(value: Any) -> Any:
+def plain_copy(value: Any) -> Any:
     """A copy of an answer that can be read without running code of the plugin.
 
     It is made within the call of the plugin. Texts, numbers, lists and dictionaries become objects
@@ -203,39 +203,39 @@ def plain(value: Any) -> Any:
         ValueError: it is a mapping without an end.
     """
     try:
-        return _plain(value)
+        return _copy(value)
     except RecursionError:
         return value
 
 
-def _plain(value: Any) -> Any:
+def _copy(value: Any) -> Any:
     kind = type(value)
     if kind in _SCALARS:
         return value
     if issubclass(kind, dict):
-        return {_plain(name): _plain(item) for name, item in dict.items(value)}
+        return {_copy(name): _copy(item) for name, item in dict.items(value)}
     if issubclass(kind, list):
-        return list(map(_plain, list.__iter__(value)))
+        return list(map(_copy, list.__iter__(value)))
     if issubclass(kind, tuple):
-        return tuple(map(_plain, tuple.__iter__(value)))
+        return tuple(map(_copy, tuple.__iter__(value)))
     if issubclass(kind, BaseModel):
-        return _plain_model(value)
+        return _copy_of_model(value)
     if issubclass(kind, datetime) and type(value.tzinfo) not in (type(None), timezone):
         offset = value.utcoffset()
         return value if offset is None else value.replace(tzinfo=timezone(offset))
     for base, read in _BASES.items():
         if issubclass(kind, base):
             return read(value)
-    return dict(map(_plain, read_all(value.items()))) if isinstance(value, Mapping) else value
+    return dict(map(_copy, read_all(value.items()))) if isinstance(value, Mapping) else value
 
 
-def _plain_model(value: BaseModel) -> Any:
+def _copy_of_model(value: BaseModel) -> Any:
     kind = _model_of_boyd(type(value))
     if kind is None:
-        return _plain(value.model_dump(mode="json"))
+        return _copy(value.model_dump(mode="json"))
     copied = kind.__new__(kind)
     held, names = object.__getattribute__(value, "__dict__"), kind.model_fields
-    fields = {name: _plain(item) for name, item in held.items() if name in names}
+    fields = {name: _copy(item) for name, item in held.items() if name in names}
     object.__setattr__(copied, "__dict__", fields)
     object.__setattr__(copied, "__pydantic_fields_set__", value.model_fields_set & names.keys())
     object.__setattr__(copied, "__pydantic_extra__", None)

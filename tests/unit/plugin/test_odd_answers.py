@@ -14,7 +14,7 @@ from pydantic import BaseModel, model_serializer
 from boyd import Agent, Context, Observation, Plugin
 from boyd.models import ActionResult, Decision, LoopResult
 from boyd.plugin import Action, Observer, Strategy, orienter
-from boyd.plugin.plugin_boundary import MAX_VALUES, plain
+from boyd.plugin.plugin_boundary import MAX_VALUES, plain_copy
 from boyd.testing import Lab
 from kit import choice, chooses, plugin, seen
 from odd_values import (
@@ -207,4 +207,4 @@ def test_a_list_that_contains_itself_stays_as_it_is() -> None:
     value: list[Any] = []
     value.append(value)
 
-    assert plain(value) is value
+    assert plain_copy(value) is value

@@ -23,7 +23,7 @@ from boyd.phases.act_request import ActRequest, ProposalTerms, Requester
 from boyd.phases.orient import reason_of
 from boyd.phases.phase_context import describe
 from boyd.plugin import Perform
-from boyd.plugin.plugin_boundary import plain, unchecked
+from boyd.plugin.plugin_boundary import plain_copy, unchecked
 from boyd.runtime.engine import Engine
 from boyd.runtime.jobs.action_jobs import give_up_execution, in_turn, run_action
 from boyd.runtime.jobs.job_runner import Done, Fields, JobFailure, JobHandler, find_action
@@ -183,7 +183,7 @@ class ClientCallHandler(JobHandler):
     def _perform(self, call: Call, request: Perform, fence: Fence, retry: bool) -> Done:
         try:
             # By its fields: a class derived from it may read them with code of its own.
-            job = call.patched(plain(vars(request)))
+            job = call.patched(plain_copy(vars(request)))
         except ValueError as error:
             reason = f"endpoint {call.action} returned an invalid action: {reason_of(error)}"
             return _error_reply(502, reason)
