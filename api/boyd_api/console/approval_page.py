@@ -358,7 +358,10 @@ def _evidence(page: PageRequest, item: ApprovalItem) -> Evidence:
 
 
 def _iteration_by_number(page: PageRequest, item: ApprovalItem) -> Part[LoopResult | None]:
-    """The iteration that it is listed under: for other requests than the loop's the latest then."""
+    """The iteration with the number of the item, which need not have asked for it.
+
+    Requests of clients and verifications bear the number of the latest iteration at their time.
+    """
     number = item.loop_iteration
     return read_part(lambda: page.ctx.agent.past.get(str(number)) if number else None)
 

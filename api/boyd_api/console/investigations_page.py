@@ -113,8 +113,8 @@ def _show(
     page: PageRequest, id: str, text: str = "", problem: HttpProblem | None = None
 ) -> PageResult:
     investigation = investigation_routes.show(page.ctx, id)
-    before = _place("before")
-    part = read_part(investigation_routes.open_log(page.ctx, id), id, before)
+    before, log = _place("before"), investigation_routes.open_log(page.ctx, id)
+    part = read_part(log, id, before)
     if investigation.status == "ended":
         end_calls(part.turns)
     return render_page(
@@ -124,7 +124,7 @@ def _show(
         found=investigation,
         part=part,
         is_latest=before is None,
-        is_only_archived=investigation_routes.is_only_archived(page.ctx, id),
+        is_only_archived=isinstance(log, investigation_routes.ArchivedLog),
         began=_last_question_time(part.turns) if before is None else None,
         work_began=work_began,
         approval=_approval(page, investigation),

@@ -169,7 +169,7 @@ def _investigation(page: PageRequest, run: Run) -> str | None:
     """The id of the investigation that answers the run, if one does: it has the same id."""
     if run.kind != run_routes.INVESTIGATION:
         return None
-    if investigation_routes.is_only_archived(page.ctx, run.id):
+    if investigation_routes.has_left_redis(page.ctx, run.id):
         archived = read_part(lambda: page.ctx.agent.past_work.investigation(run.id))
         return run.id if archived.value else None
     return run.id

@@ -89,26 +89,29 @@ class InvestigationLog(Protocol):
 
 
 @dataclass(frozen=True)
-class _ArchivedLog(InvestigationLog):
+class ArchivedLog(InvestigationLog):
     """A log that the archive has."""
 
     log: Sequence[Logged]
 
     def newest(self, id: str) -> str:
+        """See `InvestigationLog`."""
         return self.log[-1].id if self.log else "0-0"
 
     def entries(self, id: str, after: str = "0-0", count: int = STEP) -> list[Logged]:
+        """See `InvestigationLog`."""
         later = (logged for logged in self.log if is_later(logged.id, after))
         return list(islice(later, count))
 
     def entries_before(self, id: str, before: str | None, count: int) -> list[Logged]:
+        """See `InvestigationLog`."""
         newest_first = reversed(self.log)
         earlier = (logged for logged in newest_first if not before or is_later(before, logged.id))
         return list(islice(earlier, count))
 
 
-def is_only_archived(ctx: RequestContext, id: str) -> bool:
-    """True if Redis does not have the investigation (any more)."""
+def has_left_redis(ctx: RequestContext, id: str) -> bool:
+    """True if Redis does not have the investigation; the archive may."""
     return ctx.agent.store.investigations.status(id) is None
 
 
@@ -117,8 +120,8 @@ def open_log(ctx: RequestContext, id: str) -> InvestigationLog:
 
     Raises `HttpProblem` if neither has it.
     """
-    if is_only_archived(ctx, id):
-        return _ArchivedLog(_read_archive(ctx, id).log)
+    if has_left_redis(ctx, id):
+        return ArchivedLog(_read_archive(ctx, id).log)
     return ctx.agent.store.investigations
 
 
@@ -216,7 +219,7 @@ def _check_shape(schema: JsonObject | None) -> None:
 
 def _check_kept(ctx: RequestContext, id: str) -> None:
     """Raise `HttpProblem` if Redis does not have it, which says so if the archive does."""
-    if is_only_archived(ctx, id):
+    if has_left_redis(ctx, id):
         ending = _read_archive(ctx, id).investigation.ending
         detail = f"the investigation has ended ({ending}), and only the archive has it: ask anew"
         raise HttpProblem("finished", detail, state="ended", ending=ending)
